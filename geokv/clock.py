@@ -1,0 +1,82 @@
+"""The one clock of a run, and time that is charged instead of spent.
+
+Every stamp is ``CLOCK_MONOTONIC`` in ns. All namespaces of a lab share one kernel,
+so stamps of different sites compare directly and one-way times are real.
+
+asyncio rounds its timers up to the next ms, which is twice the light of 100 km.
+Whatever stands for GPU or device time is therefore charged through a timerfd,
+exact to the kernel's own timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import time
+
+from geokv.units import NS_PER_S
+
+_CLOCK_MONOTONIC = 1
+_TFD_CLOEXEC = 0o2000000
+_TFD_NONBLOCK = 0o4000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Timespec(ctypes.Structure):
+    _fields_ = (("tv_sec", ctypes.c_long), ("tv_nsec", ctypes.c_long))
+
+
+class _Itimerspec(ctypes.Structure):
+    _fields_ = (("it_interval", _Timespec), ("it_value", _Timespec))
+
+
+now_ns = time.monotonic_ns
+
+
+async def charge(seconds: float) -> None:
+    """Let ``seconds`` pass for the caller, exact to the µs; other tasks go on.
+
+    Zero or negative time returns at once.
+
+    Raises:
+        OSError: no timer descriptor could be made.
+    """
+    duration_ns = round(seconds * NS_PER_S)
+    if duration_ns <= 0:
+        return
+    await wait_until_ns(now_ns() + duration_ns)
+
+
+async def wait_until_ns(deadline_ns: int) -> None:
+    """Return when the monotonic clock has reached ``deadline_ns``; at once if it is past."""
+    remaining_ns = deadline_ns - now_ns()
+    if remaining_ns <= 0:
+        return
+    loop = asyncio.get_running_loop()
+    descriptor = _timer(remaining_ns)
+    fired = loop.create_future()
+
+    def on_readable() -> None:
+        if not fired.done():
+            fired.set_result(None)
+
+    loop.add_reader(descriptor, on_readable)
+    try:
+        await fired
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+
+def _timer(duration_ns: int) -> int:
+    descriptor = _libc.timerfd_create(_CLOCK_MONOTONIC, _TFD_CLOEXEC | _TFD_NONBLOCK)
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), "timerfd_create failed")
+    seconds, nanoseconds = divmod(duration_ns, NS_PER_S)
+    spec = _Itimerspec(_Timespec(0, 0), _Timespec(seconds, nanoseconds))
+    if _libc.timerfd_settime(descriptor, 0, ctypes.byref(spec), None) < 0:
+        error = ctypes.get_errno()
+        os.close(descriptor)
+        raise OSError(error, "timerfd_settime failed")
+    return int(descriptor)

@@ -1,0 +1,83 @@
+"""Every error geokv raises on purpose.
+
+    GeokvError
+    ├── ConfigError      a file, option or value the user wrote (exit code 2)
+    ├── HostError        this machine lacks something a run needs
+    │   └── VmError      the embedded VM did not build, boot or finish
+    ├── LabError         the emulated network could not be made as asked
+    ├── EngineError      the worker cannot do what was asked (model, blocks)
+    ├── CacheError       the shared cache
+    │   ├── RecordError  bytes that are not a whole, valid chunk record
+    │   └── FetchError   a chunk could not be brought here; carries the cause
+    └── RunError         a run could not be carried through
+
+A message says what happened and where; ``hint`` says what to do next.
+"""
+
+from __future__ import annotations
+
+
+class GeokvError(Exception):
+    """Base of all expected failures.
+
+    Args:
+        message: what happened, with its place.
+        hint: what the user can do about it; empty when there is nothing to do.
+    """
+
+    exit_code = 4
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  → {self.hint}" if self.hint else self.message
+
+
+class ConfigError(GeokvError):
+    """The user's input is wrong. The message names the path: ``links.a-b.km: …``."""
+
+    exit_code = 2
+
+
+class HostError(GeokvError):
+    """The machine cannot run this."""
+
+
+class VmError(HostError):
+    """The embedded VM failed; the message ends with the tail of its console."""
+
+
+class LabError(GeokvError):
+    """The emulated network is not what was asked."""
+
+
+class EngineError(GeokvError):
+    """The serving engine refuses: unknown model, no free block, prompt too long."""
+
+
+class CacheError(GeokvError):
+    """The shared KV cache."""
+
+
+class RecordError(CacheError):
+    """Bytes that are not a whole, valid chunk record of the expected kind."""
+
+
+class FetchError(CacheError):
+    """A fetch gave no usable chunk; always counted as a miss, never served.
+
+    Args:
+        cause: one word for the counters, for example ``timeout``, ``corrupt``,
+            ``absent``, ``unreachable``, ``unauthorised``, ``mismatch``.
+    """
+
+    def __init__(self, cause: str, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.cause = cause
+
+
+class RunError(GeokvError):
+    """A run that started could not be carried to its end."""
