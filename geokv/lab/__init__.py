@@ -1,0 +1,1 @@
+"""The network of a run: topology → integer plan → namespaces, fibres and their measurement."""
