@@ -62,11 +62,26 @@ def validate(model: type[Model], data: Any, source: str = "") -> Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        lines = [_line(item, source, model) for item in error.errors()]
+        lines = [_line(item, source, data) for item in error.errors()]
         raise ConfigError("\n".join(dict.fromkeys(lines))) from None
 
 
-def _line(item: Any, source: str, model: type[BaseModel]) -> str:
+def _path(loc: tuple[Any, ...], data: Any) -> str:
+    """``loc`` as the user wrote it: pydantic adds the tag of a union by ``kind``."""
+    parts = []
+    here = data
+    for part in loc:
+        if isinstance(here, dict) and part not in here and part == here.get("kind"):
+            continue
+        parts.append(str(part))
+        try:
+            here = here[part]
+        except (LookupError, TypeError):
+            here = None
+    return ".".join(parts)
+
+
+def _line(item: Any, source: str, data: Any) -> str:
     context = item.get("ctx", {})
     words = _WORDS.get(item["type"])
     if words:
@@ -80,6 +95,6 @@ def _line(item: Any, source: str, model: type[BaseModel]) -> str:
         got, dict | list
     ):
         text += f", got {got!r}" if isinstance(got, str) else f", got {got}"
-    path = ".".join(str(part) for part in item["loc"])
+    path = _path(item["loc"], data)
     place = f"{path}: " if path else ""
     return f"{source}: {place}{text}" if source else f"{place}{text}"
