@@ -1,0 +1,16 @@
+"""What to run: strict models of the YAML, sweeps, seeded prompts, expectations."""
+
+from geokv.scenario.load import find, load_scenario, read_back
+from geokv.scenario.model import Arm, Scenario
+from geokv.scenario.sweep import Cell, path_km, path_links
+
+__all__ = [
+    "Arm",
+    "Cell",
+    "Scenario",
+    "find",
+    "load_scenario",
+    "path_km",
+    "path_links",
+    "read_back",
+]

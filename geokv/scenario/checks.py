@@ -1,0 +1,155 @@
+"""What no single field can know: checks across the parts of a scenario."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from geokv.errors import ConfigError
+from geokv.lab.topology import Link
+from geokv.scenario.directory import CentralDirectory
+from geokv.scenario.paths import known_paths, suggest
+
+if TYPE_CHECKING:
+    from geokv.scenario.model import Scenario
+
+FIXED_WHEN_BUILT = frozenset({"kind", "mtu", "congestion"})
+"""Parts of a link that a live link cannot change."""
+
+NEEDS_ARMS = {
+    "answers_equal": ("recompute",),
+    "first_logits_within": ("recompute",),
+    "ratio_to_bound_at_most": ("local-hit", "remote-hit"),
+    "gain_change_percent_at_most": ("recompute", "remote-hit"),
+    "remote_used": ("remote-hit",),
+}
+
+
+def problems(scenario: Scenario) -> list[str]:
+    """Every contradiction, as ``path: what is wrong``; empty when there is none."""
+    found = [*_sites(scenario), *_tokens(scenario), *_clock(scenario)]
+    found += [*_arms(scenario), *_sweep(scenario)]
+    if not found:
+        try:
+            scenario.cells()
+        except ConfigError as error:
+            found.append(error.message)
+    return found
+
+
+def untested(scenario: Scenario) -> list[str]:
+    """Expectations about a distance that no cell has."""
+    in_range = sorted({cell.km for cell in scenario.cells() if not cell.out_of_range})
+    shown = ", ".join(f"{km:g}" for km in in_range)
+    found = []
+    ratio = scenario.expect.ratio_to_bound_at_most
+    if ratio and ratio.at_km not in in_range:
+        found.append(
+            f"expect.ratio_to_bound_at_most.at_km: no cell in range is at {ratio.at_km:g} km "
+            f"(cells: {shown})"
+        )
+    if scenario.expect.gain_change_percent_at_most:
+        if 0 not in in_range:
+            found.append(
+                "expect.gain_change_percent_at_most: compares with 0 km, and no cell is there "
+                f"(cells: {shown})"
+            )
+        limit = scenario.expect.gain_change_percent_at_most.up_to_km
+        if not any(0 < km <= limit for km in in_range):
+            found.append(
+                f"expect.gain_change_percent_at_most.up_to_km: no cell lies between 0 and "
+                f"{limit:g} km (cells: {shown})"
+            )
+    return found
+
+
+def _sites(scenario: Scenario) -> list[str]:
+    named = {
+        "workload.provider": scenario.workload.provider,
+        "workload.asker": scenario.workload.asker,
+    }
+    directory = scenario.cache.directory
+    if isinstance(directory, CentralDirectory):
+        named["cache.directory.site"] = directory.site
+    sites = list(scenario.topology.sites)
+    found = [
+        f"{path}: unknown site {site!r} (known: {', '.join(sites)}){suggest(site, sites)}"
+        for path, site in named.items()
+        if site not in sites
+    ]
+    if scenario.workload.provider == scenario.workload.asker:
+        found.append(
+            f"workload.asker: must differ from workload.provider, both are "
+            f"{scenario.workload.asker!r}"
+        )
+    return found
+
+
+def _tokens(scenario: Scenario) -> list[str]:
+    deployment, workload = scenario.deployment, scenario.workload
+    found = []
+    if deployment.chunk_tokens % deployment.block_tokens:
+        found.append(
+            "deployment.chunk_tokens: must be a multiple of deployment.block_tokens "
+            f"({deployment.block_tokens}), got {deployment.chunk_tokens}"
+        )
+    elif workload.prefix_tokens % deployment.chunk_tokens:
+        found.append(
+            "workload.prefix_tokens: must be a multiple of deployment.chunk_tokens "
+            f"({deployment.chunk_tokens}), got {workload.prefix_tokens}"
+        )
+    if workload.question_tokens < deployment.block_tokens:
+        found.append(
+            "workload.question_tokens: must fill at least one block of "
+            f"{deployment.block_tokens} tokens, got {workload.question_tokens}"
+        )
+    return found
+
+
+def _clock(scenario: Scenario) -> list[str]:
+    if scenario.clock == "virtual" and scenario.deployment.compute == "real":
+        return [
+            "deployment.compute: real computing takes no time on the virtual clock; "
+            "use charged, or clock: wall"
+        ]
+    return []
+
+
+def _arms(scenario: Scenario) -> list[str]:
+    found = []
+    arms = list(scenario.arms)
+    for arm in dict.fromkeys(arms):
+        if arms.count(arm) > 1:
+            found.append(f"arms: {arm} is listed {arms.count(arm)} times")
+    for name, needed in NEEDS_ARMS.items():
+        value = getattr(scenario.expect, name)
+        missing = [arm for arm in needed if arm not in arms]
+        if value not in (None, False) and missing:
+            found.append(f"expect.{name}: needs arm {' and '.join(missing)}, which is not run")
+    return found
+
+
+def _sweep(scenario: Scenario) -> list[str]:
+    found = []
+    links = scenario.topology.links
+    known = list(known_paths({"links": {link: dict.fromkeys(Link.model_fields) for link in links}}))
+    leaves = [path for path in known if path.count(".") == 2]
+    seen: set[str] = set()
+    for number, axis in enumerate(scenario.sweep):
+        place = f"sweep.{number}.path"
+        if axis.path in seen:
+            found.append(f"{place}: {axis.path} is swept twice")
+        seen.add(axis.path)
+        if not axis.path.startswith("links."):
+            found.append(
+                f"{place}: {axis.path} cannot be swept within one run, only parts of links can "
+                f"(such as {leaves[0]}); set it with --set and run again{suggest(axis.path, leaves)}"
+            )
+        elif axis.path not in leaves:
+            found.append(f"{place}: nothing is called {axis.path}{suggest(axis.path, leaves)}")
+        elif axis.path.rsplit(".", 1)[1] in FIXED_WHEN_BUILT:
+            found.append(f"{place}: {axis.path} is fixed when the link is built")
+        values = [value for value, _ in axis.marked()]
+        for value in dict.fromkeys(values):
+            if values.count(value) > 1:
+                found.append(f"sweep.{number}: {value} is listed {values.count(value)} times")
+    return found

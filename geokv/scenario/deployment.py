@@ -1,0 +1,34 @@
+"""What is deployed at every site, and what it stands for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from geokv.config import Strict
+from geokv.units import Size
+
+PROFILE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9._-]*$"
+
+
+class Deployment(Strict):
+    """One worker per site.
+
+    ``device_bytes`` and ``dram_bytes`` are those of the deployment the run stands
+    for, not divided by ``byte_scale``: 40 GiB of an H100 hold 40 GiB of its KV.
+    """
+
+    model: str = "geokv-tiny"
+    """A built-in name, or the path of a folder with ``config.json`` and safetensors."""
+    stands_for: Annotated[str, Field(pattern=PROFILE_NAME)] = "llama-3.1-8b@h100"
+    """``model@device``: the GPU profile whose times, KV bytes and watts are charged."""
+    compute: Literal["charged", "real"] = "charged"
+    byte_scale: Annotated[int, Field(ge=1, le=1024)] = 4
+    """S: link rates and wire bytes are divided by it, times are not; 1 is full size."""
+    block_tokens: Annotated[int, Field(ge=1, le=1024)] = 16
+    chunk_tokens: Annotated[int, Field(ge=1, le=65536)] = 256
+    layer_groups: Annotated[int, Field(ge=1, le=256)] = 1
+    """A chunk's layers travel in so many parts, each with its own checksum."""
+    device_bytes: Annotated[Size, Field(gt=0)] = 40 * 2**30
+    dram_bytes: Annotated[Size, Field(gt=0)] = 64 * 2**30

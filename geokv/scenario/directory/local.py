@@ -1,0 +1,9 @@
+"""Every site knows its own chunks only, so nothing is ever shared."""
+
+from typing import Literal
+
+from geokv.config import Strict
+
+
+class LocalDirectory(Strict):
+    kind: Literal["local"]

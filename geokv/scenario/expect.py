@@ -1,0 +1,40 @@
+"""What a scenario promises to show. Each promise that is set becomes one judged line."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from geokv.config import Strict
+
+
+class AtKm(Strict):
+    """A limit that must hold in the cell at one distance."""
+
+    limit: Annotated[float, Field(gt=0)]
+    at_km: Annotated[float, Field(ge=0)]
+
+
+class UpToKm(Strict):
+    """A limit that must hold in every cell up to a distance."""
+
+    limit: Annotated[float, Field(ge=0)]
+    up_to_km: Annotated[float, Field(ge=0)]
+
+
+class Expect(Strict):
+    answers_equal: bool = False
+    """Every answer equals the recomputed one, token by token, in every cell."""
+    first_logits_within: Annotated[float, Field(ge=0)] | None = None
+    """Largest difference of any first-token logit from the recomputed one."""
+    links_within_tolerance: bool = True
+    """A link off its plan makes the run invalid."""
+    goodput_ratio_at_least: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Measured goodput over the plan's payload rate, on every link of the path."""
+    ratio_to_bound_at_most: AtKm | None = None
+    """Remote-hit TTFT over its lower bound."""
+    gain_change_percent_at_most: UpToKm | None = None
+    """Reading A: relative change of the gain against 0 km."""
+    remote_used: bool = False
+    """Every remote-hit request really fetched from the other site."""

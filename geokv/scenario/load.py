@@ -1,0 +1,154 @@
+"""From a name, a path or a mapping to a checked ``Scenario``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from geokv.config import load_yaml, validate
+from geokv.errors import ConfigError
+from geokv.lab.profiles import data_folders
+from geokv.lab.topology import Topology, load_topology
+from geokv.scenario.checks import untested
+from geokv.scenario.model import Scenario
+from geokv.scenario.paths import known_paths, parse_override, suggest, with_value
+from geokv.scenario.sweep import topology_mapping
+
+
+def find(name_or_path: str | Path) -> Path:
+    """The file of a scenario: a path as it is, a name from ``scenarios/``.
+
+    Names are looked up beside the package first, then in the working directory.
+
+    Raises:
+        ConfigError: nothing there; the hint lists the names that exist.
+    """
+    text = str(name_or_path)
+    if "/" in text or text.endswith((".yaml", ".yml")):
+        path = Path(text)
+        if path.is_file():
+            return path
+        name = path.stem
+    else:
+        name = text
+        for folder in data_folders("scenarios"):
+            if (folder / f"{name}.yaml").is_file():
+                return folder / f"{name}.yaml"
+    names = sorted(
+        {path.stem for folder in data_folders("scenarios") for path in folder.glob("*.yaml")}
+    )
+    raise ConfigError(
+        f"no scenario {text!r}{suggest(name, names)}",
+        f"known scenarios: {', '.join(names) or 'none'}; or give the path of a YAML file",
+    )
+
+
+def load_scenario(
+    source: str | Path | dict[str, Any], overrides: list[str] | None = None
+) -> Scenario:
+    """Read, override, resolve and check a scenario, every cell of its sweep included.
+
+    Args:
+        source: name, path, or the mapping itself.
+        overrides: ``path=value`` each. A swept path that is set keeps one value.
+
+    Raises:
+        ConfigError: one line per problem, each with file and path.
+    """
+    if isinstance(source, dict):
+        place, folder, data = "", None, source
+    else:
+        path = find(source)
+        place, folder, data = str(path), path.parent, load_yaml(path)
+    pinned = False
+    if overrides:
+        known = list(known_paths(_build(data, folder, place).model_dump(mode="json")))
+        for text in overrides:
+            name, value = parse_override(text)
+            if name not in known:
+                raise ConfigError(f"--set {name}: nothing is called that{suggest(name, known)}")
+            if name.startswith(("links.", "sites.")):
+                data = _inline(data, folder, place)
+            data, was_swept = _pin(with_value(data, name, value), name, value)
+            pinned = pinned or was_swept
+        pinned = pinned or any(text.startswith("sweep") for text in overrides)
+    scenario = _build(data, folder, place)
+    _check_model_folder(scenario, place)
+    # Whoever narrows a sweep by hand still gets a run; what it cannot test is then
+    # reported as untested, and such a run does not pass.
+    left = [] if pinned else untested(scenario)
+    if left:
+        raise _placed(ConfigError("\n".join(left)), place)
+    return scenario
+
+
+def read_back(path: Path) -> Scenario:
+    """The scenario a run folder keeps, with only the checks that do not need this machine.
+
+    Raises:
+        ConfigError: not the resolved form of a scenario.
+    """
+    return _build(load_yaml(path), path.parent, str(path))
+
+
+def _build(data: dict[str, Any], folder: Path | None, place: str) -> Scenario:
+    topology = data.get("topology")
+    if topology is not None:
+        # Built by itself, so that a link's path is links.a-b.km, as the user names it.
+        data = {**data, "topology": _topology(topology, folder, place)}
+    try:
+        return validate(Scenario, data)
+    except ConfigError as error:
+        raise _placed(error, place) from None
+
+
+def _topology(topology: Any, folder: Path | None, place: str) -> Topology:
+    try:
+        if isinstance(topology, str):
+            beside = folder / topology if folder else None
+            return load_topology(beside if beside and beside.is_file() else topology)
+        return validate(Topology, topology)
+    except ConfigError as error:
+        raise _placed(error, place) from None
+
+
+def _placed(error: ConfigError, place: str) -> ConfigError:
+    if not place:
+        return error
+    lines = [f"{place}: {line}" for line in error.message.split("\n")]
+    return ConfigError("\n".join(lines), error.hint)
+
+
+def _inline(data: dict[str, Any], folder: Path | None, place: str) -> dict[str, Any]:
+    if not isinstance(data.get("topology"), str):
+        return data
+    topology = _topology(data["topology"], folder, place)
+    return {**data, "topology": topology_mapping(topology)}
+
+
+def _pin(data: dict[str, Any], name: str, value: Any) -> tuple[dict[str, Any], bool]:
+    axes = data.get("sweep")
+    if not isinstance(axes, list) or not any(
+        isinstance(axis, dict) and axis.get("path") == name for axis in axes
+    ):
+        return data, False
+    pinned = []
+    for axis in axes:
+        if isinstance(axis, dict) and axis.get("path") == name:
+            out = value in (axis.get("out_of_range") or [])
+            axis = {"path": name, "values": [value]}
+            # An out-of-range value stays marked when it is the only one left.
+            if out:
+                axis = {"path": name, "values": [], "out_of_range": [value]}
+        pinned.append(axis)
+    return {**data, "sweep": pinned}, True
+
+
+def _check_model_folder(scenario: Scenario, place: str) -> None:
+    model = scenario.deployment.model
+    if "/" in model and not Path(model).is_dir():
+        error = ConfigError(
+            f"deployment.model: no such folder {model}",
+            "a model folder holds config.json, tokenizer.json and *.safetensors",
+        )
+        raise _placed(error, place)

@@ -1,0 +1,74 @@
+"""A scenario: what to run, on what, and what it must show. Strict, frozen, complete."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, model_validator
+
+from geokv.config import Strict
+from geokv.lab.topology import Topology
+from geokv.scenario.cache import CacheSettings
+from geokv.scenario.checks import problems
+from geokv.scenario.deployment import Deployment
+from geokv.scenario.energy import Energy
+from geokv.scenario.expect import Expect
+from geokv.scenario.sweep import Cell, SweepAxis, build_cells, topology_mapping
+from geokv.scenario.vm import VmSettings
+from geokv.scenario.workload import Workload
+
+Arm = Literal["recompute", "local-hit", "remote-hit"]
+
+
+class Scenario(Strict):
+    """Everything a run needs to know; a run folder keeps it in this form.
+
+    Raises:
+        pydantic.ValidationError: use ``load_scenario`` for messages made for people.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
+    title: str
+    question: str
+    """One sentence: what the run answers."""
+    topology: Topology
+    clock: Literal["virtual", "wall"] = "virtual"
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    deployment: Deployment = Field(default_factory=Deployment)
+    cache: CacheSettings
+    workload: Workload
+    arms: Annotated[list[Arm], Field(min_length=1)] = ["recompute", "local-hit", "remote-hit"]
+    sweep: list[SweepAxis] = []
+    energy: Energy = Field(default_factory=Energy)
+    expect: Expect = Field(default_factory=Expect)
+    vm: VmSettings = Field(default_factory=VmSettings)
+
+    @model_validator(mode="after")
+    def _no_contradictions(self) -> Scenario:
+        found = problems(self)
+        if found:
+            raise ValueError("\n".join(found))
+        return self
+
+    def cells(self) -> list[Cell]:
+        """Every point of the sweep, in the order they are run and reported."""
+        return build_cells(self.topology, self.sweep, self.workload.provider, self.workload.asker)
+
+    def resolved(self) -> dict[str, Any]:
+        """Plain data with every name resolved; ``load_scenario`` takes it back unchanged."""
+        data = self.model_dump(mode="json", exclude_none=True)
+        data["topology"] = topology_mapping(self.topology)
+        return data
+
+    def to_yaml(self) -> str:
+        """``resolved()`` as YAML text, for ``scenario.yaml`` in the run folder."""
+        return yaml.safe_dump(self.resolved(), sort_keys=False, allow_unicode=True, width=96)
+
+    @property
+    def hash(self) -> str:
+        """BLAKE2b-128 of the resolved scenario, hex; equal set-ups have equal hashes."""
+        text = json.dumps(self.resolved(), sort_keys=True, separators=(",", ":"))
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,55 @@
+"""Seeded prompts as token ids.
+
+Each prompt has its own named stream, so adding a request changes no other request's
+text, and a question is the same in every arm of a cell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+NUMBER_TOKENS = 8
+"""First ids of a question that carry its number; 256**8 numbers with a byte vocabulary."""
+
+
+def stream(seed: int, *name: str | int) -> np.random.Generator:
+    """The random stream called ``name`` of the run seeded with ``seed``."""
+    text = "/".join(str(part) for part in (seed, *name))
+    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+    return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
+
+
+def shared_prefix(seed: int, tokens: int, vocab: int) -> list[int]:
+    """The prefix every question of a run stands behind: ``tokens`` ids in range(vocab)."""
+    return _draw(stream(seed, "prefix"), tokens, vocab)
+
+
+def question(
+    seed: int, cell: int, repeat: int, tokens: int, vocab: int, *, warmup: bool = False
+) -> list[int]:
+    """Question ``repeat`` of a cell: the same in all arms, unlike every other question.
+
+    The first ``NUMBER_TOKENS`` ids differ from those of every other (cell, repeat,
+    warmup) of the seed by construction, not by luck: they are the question's number
+    in base ``vocab``, each digit shifted by a seeded constant.
+
+    Raises:
+        ValueError: too few tokens or too small a vocabulary to number the questions.
+    """
+    number = (cell * 2 + warmup) * 2**32 + repeat
+    if tokens < NUMBER_TOKENS or number >= vocab**NUMBER_TOKENS or repeat >= 2**32:
+        raise ValueError(f"question {cell}/{repeat} cannot be numbered in {tokens} ids of {vocab}")
+    shifts = _draw(stream(seed, "question-number"), NUMBER_TOKENS, vocab)
+    ids = []
+    for shift in shifts:
+        number, digit = divmod(number, vocab)
+        ids.append((digit + shift) % vocab)
+    rest = stream(seed, "question", cell, repeat, int(warmup))
+    return ids + _draw(rest, tokens - NUMBER_TOKENS, vocab)
+
+
+def _draw(generator: np.random.Generator, count: int, vocab: int) -> list[int]:
+    ids: list[int] = generator.integers(vocab, size=count).tolist()
+    return ids

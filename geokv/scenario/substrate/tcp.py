@@ -1,0 +1,20 @@
+"""geokv's own transport: pull over pooled TCP connections."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from geokv.config import Strict
+from geokv.units import Seconds
+
+
+class TcpSubstrate(Strict):
+    kind: Literal["tcp"] = "tcp"
+    streams: Annotated[int, Field(ge=1, le=64)] = 4
+    """Connections per pair of sites; chunks are striped over them."""
+    in_flight: Annotated[int, Field(ge=1, le=1024)] = 4
+    """Requests outstanding on one connection; 1 pays a round trip per chunk."""
+    deadline: Annotated[Seconds, Field(gt=0, le=3600)] = 5.0
+    """Longest wait for one fetch; what has not come by then is a counted miss."""
+    warm: bool = True
+    """Open the connections' congestion windows before the first measured request."""
