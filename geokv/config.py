@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ class Strict(BaseModel):
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_WORDS = {
+_WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "greater_than_equal": lambda c: f"must be ≥ {c['ge']:g}",
     "greater_than": lambda c: f"must be > {c['gt']:g}",
     "less_than_equal": lambda c: f"must be ≤ {c['le']:g}",
