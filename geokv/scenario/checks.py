@@ -142,7 +142,7 @@ def _sweep(scenario: Scenario) -> list[str]:
         if not axis.path.startswith("links."):
             found.append(
                 f"{place}: {axis.path} cannot be swept within one run, only parts of links can "
-                f"(such as {leaves[0]}); set it with --set and run again{suggest(axis.path, leaves)}"
+                f"(such as {leaves[0]}); set it with --set and run again"
             )
         elif axis.path not in leaves:
             found.append(f"{place}: nothing is called {axis.path}{suggest(axis.path, leaves)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import Field, model_validator
@@ -40,8 +40,10 @@ class Scenario(Strict):
     deployment: Deployment = Field(default_factory=Deployment)
     cache: CacheSettings
     workload: Workload
-    arms: Annotated[list[Arm], Field(min_length=1)] = ["recompute", "local-hit", "remote-hit"]
-    sweep: list[SweepAxis] = []
+    arms: Annotated[list[Arm], Field(min_length=1)] = Field(
+        default_factory=lambda: list(get_args(Arm))
+    )
+    sweep: list[SweepAxis] = Field(default_factory=list)
     energy: Energy = Field(default_factory=Energy)
     expect: Expect = Field(default_factory=Expect)
     vm: VmSettings = Field(default_factory=VmSettings)

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass
 
 import networkx
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from geokv.config import Strict
 from geokv.errors import ConfigError
@@ -21,8 +21,8 @@ class SweepAxis(Strict):
 
     path: str
     """A part of a link, such as ``links.a-b.km``: it changes live, the lab stays."""
-    values: list[Value] = []
-    out_of_range: list[Value] = []
+    values: list[Value] = Field(default_factory=list)
+    out_of_range: list[Value] = Field(default_factory=list)
     """Values that are shown for comparison, marked, and that no limit applies to."""
 
     @model_validator(mode="after")
