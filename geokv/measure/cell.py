@@ -1,0 +1,165 @@
+"""One cell: its links, its arms, and the numbers that compare them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from geokv.measure.answers import Comparison, compare
+from geokv.measure.arm import ArmResult, reduce_arm
+from geokv.measure.bound import lower_bound_ns
+from geokv.measure.energy import Constants
+from geokv.measure.gain import change_percent, change_points, gain
+from geokv.measure.records import CellRecord, LinkRecord, Request
+from geokv.scenario.model import Scenario
+from geokv.scenario.sweep import Cell, path_links
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """Exact numbers of one cell. Comparisons are None where they cannot be made, and in
+    a cell whose links were off their plan (INV-7: never a number)."""
+
+    cell: Cell
+    recorded: bool
+    rtt_asked_ns: int | None
+    rtt_measured_ns: int | None
+    goodput_ratio: float | None
+    link_problems: list[str]
+    integrity_problems: list[str]
+    arms: dict[str, ArmResult]
+    answers: Comparison
+    bound_ns: int | None
+    ratio_to_bound: float | None
+    gain: float | None
+    gain_change_percent: float | None = None
+    gain_change_points: float | None = None
+
+    @property
+    def valid(self) -> bool:
+        """Every link was checked before and after, and was within tolerance."""
+        return self.recorded and not self.link_problems
+
+
+def reduce_cell(
+    scenario: Scenario,
+    cell: Cell,
+    record: CellRecord | None,
+    requests: list[Request],
+    numbers: Constants,
+) -> CellResult:
+    """Reduce the records of one cell.
+
+    Args:
+        record: None when the run did not get that far.
+        requests: those of this cell, of all arms, warm-ups included.
+    """
+    on_path = path_links(cell.topology, scenario.workload.provider, scenario.workload.asker)
+    arms: dict[str, ArmResult] = {}
+    for arm in scenario.arms:
+        rows = [row for row in requests if row.arm == arm and not row.warmup]
+        asked = scenario.workload.requests
+        scale = scenario.deployment.byte_scale
+        arms[arm] = reduce_arm(arm, rows, asked, numbers, len(on_path), scale)
+    problems = _link_problems(record.links, list(cell.topology.links)) if record else []
+    valid = record is not None and not problems
+    bound_ns = _bound(record, arms)
+    remote = arms.get("remote-hit")
+    remote_ns = remote.p50_ns if remote else None
+    recompute = arms.get("recompute")
+    recompute_ns = recompute.p50_ns if recompute else None
+    return CellResult(
+        cell=cell,
+        recorded=record is not None,
+        rtt_asked_ns=record.path.rtt_ns if record else None,
+        rtt_measured_ns=_rtt(record.links, on_path) if record else None,
+        goodput_ratio=_goodput(record.links, on_path) if record else None,
+        link_problems=problems,
+        integrity_problems=[
+            f"{cell.label}: site {site}: {said}"
+            for site, said in sorted(record.integrity.items())
+            if said != "ok"
+        ]
+        if record
+        else [],
+        arms=arms,
+        answers=compare(requests),
+        bound_ns=bound_ns,
+        ratio_to_bound=remote_ns / bound_ns if valid and remote_ns and bound_ns else None,
+        gain=gain(remote_ns, recompute_ns) if valid and remote_ns and recompute_ns else None,
+    )
+
+
+def with_changes(cells: list[CellResult]) -> list[CellResult]:
+    """Add each cell's change of gain against the cell at 0 km with the same other settings."""
+    zero = {
+        _others(result): result.gain
+        for result in cells
+        if result.cell.km == 0 and result.gain is not None and not result.cell.out_of_range
+    }
+    changed = []
+    for result in cells:
+        base = zero.get(_others(result))
+        if base is not None and result.gain is not None:
+            result = replace(
+                result,
+                gain_change_percent=change_percent(result.gain, base),
+                gain_change_points=change_points(result.gain, base),
+            )
+        changed.append(result)
+    return changed
+
+
+def _others(result: CellResult) -> tuple[tuple[str, str], ...]:
+    """The cell's settings apart from distances."""
+    return tuple(
+        sorted(
+            (path, repr(value))
+            for path, value in result.cell.settings.items()
+            if not path.endswith(".km")
+        )
+    )
+
+
+def _bound(record: CellRecord | None, arms: dict[str, ArmResult]) -> int | None:
+    remote, local = arms.get("remote-hit"), arms.get("local-hit")
+    if record is None or remote is None or local is None or not remote.fetched:
+        return None
+    if "prefill" not in local.spans_ns:
+        return None
+    path = record.path
+    return lower_bound_ns(path.rtt_ns, remote.wire_bytes, path.rate_bps, local.spans_ns["prefill"])
+
+
+def _link_problems(checks: list[LinkRecord], links: list[str]) -> list[str]:
+    problems = []
+    done = {(check.link, check.phase) for check in checks}
+    for link in links:
+        for phase in ("before", "after"):
+            if (link, phase) not in done:
+                problems.append(f"link {link} was not checked {phase} the cell")
+    for check in checks:
+        if not check.ok:
+            said = "; ".join(check.problems) or "out of tolerance"
+            problems.append(f"link {check.link}, {check.phase} the cell: {said}")
+    return problems
+
+
+def _rtt(checks: list[LinkRecord], on_path: list[str]) -> int | None:
+    """Sum over the path of each link's mean of before and after."""
+    total = 0
+    for link in on_path:
+        seen = [check.rtt_measured_ns for check in checks if check.link == link]
+        if not seen:
+            return None
+        total += (sum(seen) + len(seen) // 2) // len(seen)
+    return total
+
+
+def _goodput(checks: list[LinkRecord], on_path: list[str]) -> float | None:
+    """The worst of measured over asked, of all links of the path, before and after."""
+    ratios = [
+        check.goodput_measured_bps / check.goodput_asked_bps
+        for check in checks
+        if check.link in on_path and check.goodput_asked_bps > 0
+    ]
+    return min(ratios) if ratios else None

@@ -1,0 +1,178 @@
+"""The raw records of a run folder, typed. A line that is not exactly one is an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from geokv.errors import RunError
+
+ArmName = Literal["recompute", "local-hit", "remote-hit", "prepare"]
+
+
+class Spans(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where the time to first token went, ns each; they add up to the TTFT."""
+
+    queue_ns: int
+    lookup_ns: int
+    fetch_ns: int
+    completion_ns: int
+    load_ns: int
+    prefill_ns: int
+    first_byte_ns: int
+
+    @property
+    def total_ns(self) -> int:
+        return sum(getattr(self, name) for name in self.__struct_fields__)
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One request as its client saw it, with the spans of the site that served it."""
+
+    request_id: str
+    cell: int
+    arm: ArmName
+    repeat: int
+    warmup: bool
+    site: str
+    tenant: str
+    status: Literal["ok", "error"]
+    error: str | None
+    prompt_tokens: int
+    cached_tokens: int
+    output_ids: list[int]
+    text: str
+    first_logits: list[float]
+    sent_ns: int
+    first_ns: int | None
+    done_ns: int
+    ttft_ns: int | None
+    """The client's own measurement: first_ns - sent_ns. None when no token came."""
+    spans: Spans | None
+    source: Literal["none", "device", "dram", "remote"]
+    wire_bytes: int
+    """Payload that crossed links for this request, as moved (already divided by S)."""
+    chunks_remote: int
+    chunks_local: int
+    misses: dict[str, int]
+    decode_ns: int
+
+    @property
+    def timed(self) -> bool:
+        """Has an answer, a TTFT and its spans."""
+        return self.status == "ok" and self.ttft_ns is not None and self.spans is not None
+
+
+class LinkRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One self-check of one link."""
+
+    link: str
+    phase: Literal["before", "after"]
+    rtt_asked_ns: int
+    rtt_measured_ns: int
+    goodput_asked_bps: int
+    goodput_measured_bps: int
+    drops: int
+    ok: bool
+    problems: list[str]
+
+
+class PathRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What was planned between the two sites of the workload; rates divided by S."""
+
+    rtt_ns: int
+    payload_rate_bps: int
+    rate_bps: int
+
+
+class CellRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    cell: int
+    settings: dict[str, int | float | str]
+    out_of_range: bool
+    started_ns: int
+    ended_ns: int
+    links: list[LinkRecord]
+    path: PathRecord
+    integrity: dict[str, str]
+    """Site → ``ok`` or what its pools and tables contradict."""
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run's numbers come from. More keys than these are kept, not judged."""
+
+    clock: Literal["virtual", "wall"]
+    kernel: str
+    byte_scale: int
+    seed: int
+    model: str
+    stands_for: str
+    versions: dict[str, str]
+    scenario_hash: str
+    profile: dict[str, Any]
+
+
+Row = TypeVar("Row", bound=msgspec.Struct)
+
+
+def load_requests(run_dir: Path) -> list[Request]:
+    """``records/requests.jsonl``, in file order.
+
+    Raises:
+        RunError: missing file, or a bad line, named ``file:line``.
+    """
+    return _load_lines(run_dir / "records" / "requests.jsonl", Request)
+
+
+def load_cells(run_dir: Path) -> list[CellRecord]:
+    """``records/cells.jsonl``, ordered by cell.
+
+    Raises:
+        RunError: missing file, a bad line, or a cell recorded twice.
+    """
+    path = run_dir / "records" / "cells.jsonl"
+    cells = sorted(_load_lines(path, CellRecord), key=lambda row: row.cell)
+    numbers = [row.cell for row in cells]
+    twice = sorted({number for number in numbers if numbers.count(number) > 1})
+    if twice:
+        raise RunError(f"{path}: cell {twice[0]} is recorded twice")
+    return cells
+
+
+def load_manifest(run_dir: Path) -> tuple[Manifest, dict[str, Any]]:
+    """``manifest.json``: its typed part and the whole.
+
+    Raises:
+        RunError: missing, not JSON, or without a needed key.
+    """
+    path = run_dir / "manifest.json"
+    text = _read(path)
+    try:
+        return msgspec.json.decode(text, type=Manifest), msgspec.json.decode(text)
+    except msgspec.MsgspecError as error:
+        raise RunError(f"{path}: {error}") from None
+
+
+def _load_lines(path: Path, kind: type[Row]) -> list[Row]:
+    decoder = msgspec.json.Decoder(kind)
+    rows = []
+    for number, line in enumerate(_read(path).splitlines(), start=1):
+        try:
+            rows.append(decoder.decode(line))
+        except msgspec.MsgspecError as error:
+            raise RunError(
+                f"{path}:{number}: not a record ({error})",
+                "the run was cut off while writing, or another version of geokv wrote it",
+            ) from None
+    return rows
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise RunError(
+            f"{path}: cannot be read ({error.strerror})",
+            "give the folder of a finished run, as results/distance_ttft/<stamp>-<hash>",
+        ) from None

@@ -1,0 +1,247 @@
+"""``summary.json``: everything a run says, as one plain mapping.
+
+All arithmetic before this file is exact or unrounded; here, and only here, numbers
+are rounded: times to ns/1000 in ms (3 decimals), shares and ratios to 4 decimals,
+percent, points and joules to 3. Equal runs therefore give equal text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from geokv.errors import RunError
+from geokv.measure.arm import ArmResult
+from geokv.measure.cell import CellResult, reduce_cell, with_changes
+from geokv.measure.energy import Joules, constants
+from geokv.measure.expect import judge
+from geokv.measure.records import (
+    CellRecord,
+    Manifest,
+    Request,
+    load_cells,
+    load_manifest,
+    load_requests,
+)
+from geokv.measure.soundness import examine
+from geokv.measure.verdict import decide
+from geokv.scenario import Cell, Scenario, read_back
+
+
+def summarise(run_dir: Path) -> dict[str, Any]:
+    """Read the raw records of a run folder and reduce them.
+
+    Raises:
+        RunError: records that are missing, broken or of another scenario.
+        ConfigError: ``scenario.yaml`` is not a resolved scenario.
+    """
+    scenario = read_back(run_dir / "scenario.yaml")
+    manifest, whole = load_manifest(run_dir)
+    if manifest.scenario_hash != scenario.hash:
+        raise RunError(
+            f"{run_dir}: scenario.yaml (hash {scenario.hash}) is not what ran "
+            f"({manifest.scenario_hash})",
+            "restore the file or run again; a finished run's settings are not to be edited",
+        )
+    requests, records = load_requests(run_dir), load_cells(run_dir)
+    numbers = constants(scenario.energy, manifest.profile)
+    cells = scenario.cells()
+    by_cell = _sorted_requests(requests, cells, scenario)
+    by_index = _matched_records(records, cells)
+    results = with_changes(
+        [
+            reduce_cell(scenario, cell, by_index.get(cell.index), by_cell[cell.index], numbers)
+            for cell in cells
+        ]
+    )
+    judged = [*judge(scenario.expect, results), *examine(results)]
+    verdict = decide(judged, results)
+    return {
+        "verdict": verdict.word,
+        "exit_code": verdict.exit_code,
+        "reasons": verdict.reasons,
+        "scenario": {
+            "name": scenario.name,
+            "title": scenario.title,
+            "question": scenario.question,
+            "hash": scenario.hash,
+        },
+        "ran": _ran(scenario, manifest),
+        "expectations": [{"name": r.name, "ok": r.ok, "said": r.said} for r in judged],
+        "warnings": _warnings(results, requests),
+        "notes": _notes(scenario),
+        "cells": [_cell(result, scenario.deployment.byte_scale) for result in results],
+        "energy": {"kind": "proxy", "constants": numbers.shown()},
+        "provenance": whole,
+    }
+
+
+def _sorted_requests(
+    requests: list[Request], cells: list[Cell], scenario: Scenario
+) -> dict[int, list[Request]]:
+    by_cell: dict[int, list[Request]] = defaultdict(list)
+    seen: set[tuple[int, str, bool, int]] = set()
+    for row in requests:
+        place = f"requests.jsonl: {row.request_id}"
+        if not 0 <= row.cell < len(cells):
+            raise RunError(f"{place}: cell {row.cell} is none of the scenario's {len(cells)}")
+        by_cell[row.cell].append(row)
+        if row.arm == "prepare":
+            continue
+        if row.arm not in scenario.arms:
+            raise RunError(f"{place}: arm {row.arm} is not one of the scenario's")
+        key = (row.cell, row.arm, row.warmup, row.repeat)
+        if key in seen:
+            raise RunError(f"{place}: {row.arm} repeat {row.repeat} is recorded twice")
+        seen.add(key)
+    return by_cell
+
+
+def _matched_records(records: list[CellRecord], cells: list[Cell]) -> dict[int, CellRecord]:
+    for record in records:
+        known = 0 <= record.cell < len(cells)
+        if not known or record.settings != cells[record.cell].settings:
+            raise RunError(
+                f"cells.jsonl: cell {record.cell} with {record.settings} is not the scenario's"
+            )
+    return {record.cell: record for record in records}
+
+
+def _ran(scenario: Scenario, manifest: Manifest) -> dict[str, Any]:
+    workload = scenario.workload
+    return {
+        "model": manifest.model,
+        "stands_for": manifest.stands_for,
+        "compute": scenario.deployment.compute,
+        "byte_scale": manifest.byte_scale,
+        "clock": manifest.clock,
+        "kernel": manifest.kernel,
+        "seed": manifest.seed,
+        "prefix_tokens": workload.prefix_tokens,
+        "question_tokens": workload.question_tokens,
+        "output_tokens": workload.output_tokens,
+        "requests": workload.requests,
+        "chunk_tokens": scenario.deployment.chunk_tokens,
+        "streams": scenario.cache.substrate.streams,
+        "in_flight": scenario.cache.substrate.in_flight,
+        "arms": list(scenario.arms),
+    }
+
+
+def _warnings(results: list[CellResult], requests: list[Request]) -> list[str]:
+    warnings = []
+    for result in results:
+        label = result.cell.label
+        warnings += [f"{label}: {said}" for said in result.link_problems]
+        remote = result.arms.get("remote-hit")
+        if remote and remote.fetched < remote.n:
+            causes = ", ".join(f"{cause} {count}" for cause, count in remote.misses.items())
+            lack = remote.n - remote.fetched
+            warnings.append(
+                f"{label}: {lack} of {remote.n} remote-hit requests fetched nothing"
+                + (f" ({causes})" if causes else "")
+            )
+        for arm in result.arms.values():
+            warnings += [f"{label}: {said}" for said in (*arm.failed, *arm.spans_off)]
+            warnings += [f"{label}: {said}" for said in arm.misnamed]
+        warnings += [f"{label}: wrong: {said}" for said in result.answers.wrong]
+    warnings += [
+        f"cell {row.cell}: preparing failed: {row.error}"
+        for row in requests
+        if row.arm == "prepare" and row.status != "ok"
+    ]
+    return warnings
+
+
+def _notes(scenario: Scenario) -> list[str]:
+    notes = []
+    scale = scenario.deployment.byte_scale
+    if scale > 1:
+        notes.append(
+            f"S = {scale}: link rates and wire bytes are divided by {scale}, times are not; TCP "
+            "windows in packets, slow-start rounds and per-packet costs are the slower link's"
+        )
+    n = scenario.workload.requests
+    if n < 100:
+        notes.append(f"with n = {n} the p99 is the largest sample")
+    notes.append("energy is a proxy: published watts times measured phases, nothing is metered")
+    return notes
+
+
+def _cell(result: CellResult, byte_scale: int) -> dict[str, Any]:
+    diff = result.answers.logits_diff
+    return {
+        "cell": result.cell.index,
+        "label": result.cell.label,
+        "settings": result.cell.settings,
+        "km": _round(result.cell.km, 3),
+        "rtt_asked_ms": _ms(result.rtt_asked_ns),
+        "rtt_measured_ms": _ms(result.rtt_measured_ns),
+        "goodput_ratio": _round(result.goodput_ratio, 4),
+        "valid": result.valid,
+        "problems": result.link_problems,
+        "out_of_range": result.cell.out_of_range,
+        "gain": _round(result.gain, 4),
+        "gain_change_percent": _round(result.gain_change_percent, 3),
+        "gain_change_points": _round(result.gain_change_points, 3),
+        "compared": result.answers.compared,
+        "wrong": len(result.answers.wrong),
+        # Infinite (different lengths) has no JSON; the judged line says so in words.
+        "first_logits_diff": float(f"{diff:.3g}")
+        if diff is not None and math.isfinite(diff)
+        else None,
+        "arms": {
+            name.replace("-", "_"): _arm(name, arm, result, byte_scale)
+            for name, arm in result.arms.items()
+        },
+    }
+
+
+def _arm(name: str, arm: ArmResult, result: CellResult, byte_scale: int) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "n": arm.n,
+        "failed": len(arm.failed),
+        "ttft_p50_ms": _ms(arm.p50_ns),
+        "ttft_p99_ms": _ms(arm.p99_ns),
+        "interval": {
+            "of": "p50",
+            "low_ms": _ms(arm.interval.low_ns),
+            "high_ms": _ms(arm.interval.high_ns),
+            "confidence": _round(arm.interval.confidence, 4),
+        }
+        if arm.interval
+        else None,
+        "spans_ms": {span: _ms(value) for span, value in arm.spans_ns.items()},
+        "bytes": arm.wire_bytes,
+        "bytes_stands_for": arm.wire_bytes * byte_scale,
+        "bytes_total": arm.wire_bytes_total,
+        "sources": arm.sources,
+        "misses": arm.misses,
+        "energy_j": _round(arm.joules.total_j, 3) if arm.joules else None,
+        "energy_parts_j": _parts(arm.joules),
+    }
+    if name == "remote-hit":
+        data["fetched"] = arm.fetched
+        data["bound_ms"] = _ms(result.bound_ns)
+        data["ratio_to_bound"] = _round(result.ratio_to_bound, 4)
+    return data
+
+
+def _parts(joules: Joules | None) -> dict[str, float | None] | None:
+    if joules is None:
+        return None
+    return {
+        "gpu": _round(joules.gpu_j, 3),
+        "optics": _round(joules.optics_j, 3),
+        "transfer": _round(joules.transfer_j, 3),
+    }
+
+
+def _ms(value_ns: int | None) -> float | None:
+    return None if value_ns is None else round(value_ns / 1_000_000, 3)
+
+
+def _round(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
