@@ -1,0 +1,91 @@
+"""The command line that boots a VM for one job."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Literal
+
+from geokv.errors import ConfigError, HostError
+from geokv.paths import CHECKOUT
+from geokv.units import NS_PER_S, show_size
+from geokv.vm.job import Job
+from geokv.vm.kernel import RECIPE, Kernel
+
+Clock = Literal["virtual", "wall"]
+
+LEAST_MEMORY_BYTES = 256 * 2**20
+_START_OF_TIME_S = 1_767_225_600
+"""2026-01-01 00:00 UTC. Every virtual run starts at the same instant."""
+
+
+def boot_command(kernel: Kernel, clock: Clock, job: Job, folder: Path, processor: int) -> list[str]:
+    """Arguments of the VM's process; it dies with the process that starts it.
+
+    Raises:
+        ConfigError: memory too small for a guest.
+    """
+    if job.memory_bytes < LEAST_MEMORY_BYTES:
+        raise ConfigError(
+            f"vm.memory: must be ≥ {show_size(LEAST_MEMORY_BYTES)}, got "
+            f"{show_size(job.memory_bytes)}"
+        )
+    command = [
+        *("setpriv", "--pdeathsig", "KILL", "taskset", "--cpu-list", str(processor)),
+        str(kernel.path),
+        f"mem={job.memory_bytes // 2**20}M",
+        "quiet",
+        "norandmaps",
+        "rootfstype=hostfs",
+        "rootflags=/",
+        "rw",
+        f"init={RECIPE / 'init'}",
+        f"uml_dir={folder}/",
+        "umid=vm",
+        "con=null",
+        "con0=fd:0,fd:1" if job.interactive else "con0=null,fd:1",
+        "ssl=null",
+        "panic=-1",
+    ]
+    if clock == "virtual":
+        command += ["time-travel=inf-cpu", f"time-travel-start={_START_OF_TIME_S * NS_PER_S}"]
+    # What the kernel does not know as its own, it gives init as environment.
+    command += [
+        f"GEOKV_ROOT={CHECKOUT}",
+        f"GEOKV_PYTHON={sys.executable}",
+        f"GEOKV_JOB={folder}",
+    ]
+    return command
+
+
+def boot_environment() -> dict[str, str]:
+    """Variables for the VM's process: where its memory file lies (unlinked at once)."""
+    return {
+        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+        "TMPDIR": str(memory_folder()),
+        "HOME": os.environ.get("HOME", "/"),
+    }
+
+
+def memory_folder() -> Path:
+    """A tmpfs that allows execution, for the guest's memory.
+
+    Raises:
+        HostError: this machine has none.
+    """
+    for candidate in (Path("/dev/shm"), Path(os.environ.get("XDG_RUNTIME_DIR", "/run/shm"))):
+        if candidate.is_dir() and os.access(candidate, os.W_OK):
+            flags = os.statvfs(candidate).f_flag
+            if not flags & os.ST_NOEXEC:
+                return candidate
+    raise HostError(
+        "no tmpfs that allows execution was found for the VM's memory",
+        "mount -o remount,exec /dev/shm",
+    )
+
+
+def missing_tools() -> list[str]:
+    """Host programs that booting needs and that are not there."""
+    return [tool for tool in ("setpriv", "taskset", "ip") if shutil.which(tool) is None]

@@ -1,0 +1,143 @@
+"""Carry jobs to their end: pass their output on, notice when they are stuck, leave nothing.
+
+One thread watches all VMs of a run. A VM that prints nothing for its watchdog time is
+ended, and the error shows the last line it printed and the tail of its console.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from geokv.errors import VmError
+from geokv.vm.cpu import Processor, lend_processor
+from geokv.vm.job import Job, Outcome
+from geokv.vm.place import Place
+
+_LOOK_EVERY_S = 0.05
+_TAIL_LINES = 15
+
+
+def run_jobs(
+    place: Place, jobs: Sequence[Job], on_line: Callable[[int, str], None]
+) -> list[Outcome]:
+    """Run jobs at the same time, each in a VM of its own, until all have ended.
+
+    Args:
+        on_line: called with the job's index and each whole line of its output.
+
+    Raises:
+        VmError: a VM did not boot, was stuck, ran out of memory or died; the others
+            are ended too. KeyboardInterrupt and other exceptions also end them all.
+    """
+    running: list[_Running] = []
+    try:
+        for index, job in enumerate(jobs):
+            running.append(_Running(place, job, index))
+        while any(one.outcome is None for one in running):
+            for one in running:
+                one.look(on_line)
+            time.sleep(_LOOK_EVERY_S)
+        return [one.outcome for one in running if one.outcome is not None]
+    finally:
+        for one in running:
+            one.end()
+
+
+def run_job(place: Place, job: Job, on_line: Callable[[str], None] = print) -> Outcome:
+    """One job; see ``run_jobs``. An interactive job has the terminal instead of ``on_line``."""
+    return run_jobs(place, [job], lambda _, line: on_line(line))[0]
+
+
+class _Running:
+    def __init__(self, place: Place, job: Job, index: int) -> None:
+        self.job = job
+        self.index = index
+        self.outcome: Outcome | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="geokv-vm-")
+        self._path = Path(self._folder.name)
+        job.write(self._path)
+        self._processor: Processor = lend_processor()
+        self._console = (self._path / "console").open("wb")
+        self._stdout_at = 0
+        self._last_line = "nothing"
+        self._last_progress = time.monotonic()
+        terminal = None if job.interactive else subprocess.DEVNULL
+        console = None if job.interactive else self._console
+        self._process = subprocess.Popen(
+            place.command(job, self._path, self._processor.number),
+            stdin=terminal,
+            stdout=console,
+            stderr=subprocess.STDOUT if console else None,
+            env=place.environment(),
+            start_new_session=not job.interactive,
+        )
+
+    def look(self, on_line: Callable[[int, str], None]) -> None:
+        """Pass new output on; settle the outcome if the process has ended."""
+        if self.outcome is not None:
+            return
+        ended = self._process.poll() is not None
+        for line in self._new_lines(to_the_end=ended):
+            self._last_line = line
+            self._last_progress = time.monotonic()
+            on_line(self.index, line)
+        if ended:
+            self.outcome = self._settle()
+        elif not self.job.interactive:
+            silent_s = time.monotonic() - self._last_progress
+            if silent_s > self.job.watchdog_s:
+                raise VmError(
+                    f"the VM made no progress for {silent_s:.0f} s and was ended; "
+                    f"its last line was: {self._last_line}\n{self._tail()}",
+                    "a busy loop hangs virtual time; a slow machine needs a longer vm.watchdog",
+                )
+
+    def end(self) -> None:
+        """Stop the VM if it still runs and give everything back."""
+        if self._process.poll() is None:
+            if self.job.interactive:
+                self._process.kill()
+            else:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._console.close()
+        self._processor.close()
+        self._folder.cleanup()
+
+    def _settle(self) -> Outcome:
+        status = self._path / "status"
+        errors = self._read("stderr")
+        if status.exists():
+            return Outcome(int(status.read_text()), errors)
+        tail = self._tail()
+        if "Out of memory" in tail or "out of memory" in tail:
+            raise VmError(f"the VM ran out of memory\n{tail}", "raise vm.memory in the scenario")
+        raise VmError(
+            f"the VM ended before its job did; its last line was: {self._last_line}\n{tail}",
+            "geokv doctor checks what a VM needs",
+        )
+
+    def _new_lines(self, to_the_end: bool) -> list[str]:
+        path = self._path / "stdout"
+        if not path.exists():
+            return []
+        with path.open("rb") as stream:
+            stream.seek(self._stdout_at)
+            data = stream.read()
+        whole = data if to_the_end else data[: data.rfind(b"\n") + 1]
+        self._stdout_at += len(whole)
+        return whole.decode(errors="replace").splitlines()
+
+    def _read(self, name: str) -> str:
+        path = self._path / name
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def _tail(self) -> str:
+        lines = [*self._read("stderr").splitlines(), *self._read("console").splitlines()]
+        return "\n".join(f"  | {line}" for line in lines[-_TAIL_LINES:])
