@@ -1,0 +1,76 @@
+"""One worker: model, paged pool, prefix tree, sequences, compute, GPU profiles.
+
+Names are resolved on first use, so that reading a GPU profile does not import torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from geokv.engine.compute import ChargedCompute, Compute, RealCompute
+    from geokv.engine.config import ModelConfig
+    from geokv.engine.engine import Engine, EngineStats
+    from geokv.engine.generation import TokenEvent, generate
+    from geokv.engine.load import load_model
+    from geokv.engine.model import LlamaModel, Span
+    from geokv.engine.pool import BlockPool
+    from geokv.engine.prefix import PrefixNode, PrefixTree
+    from geokv.engine.profile import GpuProfile, load_profile
+    from geokv.engine.sampling import SamplingParams
+    from geokv.engine.sequence import Sequence
+    from geokv.engine.tokenizer import Tokenizer, load_tokenizer
+
+_HOMES = {
+    "ChargedCompute": "compute",
+    "Compute": "compute",
+    "RealCompute": "compute",
+    "ModelConfig": "config",
+    "Engine": "engine",
+    "EngineStats": "engine",
+    "TokenEvent": "generation",
+    "generate": "generation",
+    "load_model": "load",
+    "LlamaModel": "model",
+    "Span": "model",
+    "BlockPool": "pool",
+    "PrefixNode": "prefix",
+    "PrefixTree": "prefix",
+    "GpuProfile": "profile",
+    "load_profile": "profile",
+    "SamplingParams": "sampling",
+    "Sequence": "sequence",
+    "Tokenizer": "tokenizer",
+    "load_tokenizer": "tokenizer",
+}
+
+__all__ = [
+    "BlockPool",
+    "ChargedCompute",
+    "Compute",
+    "Engine",
+    "EngineStats",
+    "GpuProfile",
+    "LlamaModel",
+    "ModelConfig",
+    "PrefixNode",
+    "PrefixTree",
+    "RealCompute",
+    "SamplingParams",
+    "Sequence",
+    "Span",
+    "TokenEvent",
+    "Tokenizer",
+    "generate",
+    "load_model",
+    "load_profile",
+    "load_tokenizer",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)

@@ -1,0 +1,178 @@
+"""What computing costs: the time it takes, or the time a GPU profile charges.
+
+A GPU is one serial resource; its copy engine is a second one that works beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Literal, Protocol, TypeVar
+
+from geokv.clock import now_ns, wait_until_ns
+from geokv.engine.profile import GpuProfile
+from geokv.errors import EngineError
+from geokv.units import NS_PER_S
+
+T = TypeVar("T")
+Work = Callable[[], T]
+Direction = Literal["host_to_device", "device_to_host"]
+
+
+class Compute(Protocol):
+    """Runs work and lets the time it stands for pass."""
+
+    async def prefill(self, work: Work[T], new_tokens: int, cached_tokens: int) -> T:
+        """Run ``work``, a prefill of ``new_tokens`` on top of ``cached_tokens``."""
+        ...
+
+    async def decode(self, work: Work[T], context_tokens: list[int]) -> T:
+        """Run ``work``, one step of a batch; ``context_tokens`` per sequence, new one included."""
+        ...
+
+    async def copy(self, n_bytes: int, operations: int, direction: Direction) -> None:
+        """Let a host-device copy pass.
+
+        Args:
+            n_bytes: bytes the run *stands for*, not what the small model really holds.
+            operations: separate copies they are made in.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Wait for running work and free the thread."""
+        ...
+
+
+class RealCompute:
+    """Time is what it took. Work runs on one thread beside the event loop.
+
+    Copies are real memory copies that the caller has made, so nothing is added.
+    """
+
+    def __init__(self) -> None:
+        self._device = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="geokv-device")
+
+    async def prefill(self, work: Work[T], new_tokens: int, cached_tokens: int) -> T:
+        """Run ``work``; the token counts change nothing."""
+        async with self._device:
+            return await _in_thread(self._thread, work)
+
+    async def decode(self, work: Work[T], context_tokens: list[int]) -> T:
+        """Run ``work``; the context changes nothing."""
+        async with self._device:
+            return await _in_thread(self._thread, work)
+
+    async def copy(self, n_bytes: int, operations: int, direction: Direction) -> None:
+        """Pass no time."""
+        _check_copy(n_bytes, operations)
+
+    async def aclose(self) -> None:
+        """Wait for running work and end the thread."""
+        async with self._device:
+            self._thread.shutdown()
+
+
+class ChargedCompute:
+    """Work really runs, then time passes until the profile's charge is used up.
+
+    The charge counts from the moment the device is free, so work that computes faster
+    than the charge (in virtual time: all work) leaves exact times. Work that takes
+    longer is summed in ``late_ns``: such a run does not stand for the profile.
+
+    Args:
+        threaded: run work on a thread beside the event loop. Off by default: inline
+            work is deterministic and in virtual time costs nothing. Switch it on
+            under a wall clock, where inline work would stall the site's network.
+    """
+
+    def __init__(self, profile: GpuProfile, threaded: bool = False) -> None:
+        self.profile = profile
+        self._device = _Serial()
+        self._copies = _Serial()
+        self._thread = ThreadPoolExecutor(1, "geokv-device") if threaded else None
+
+    @property
+    def late_ns(self) -> int:
+        """Time by which work outlasted its charge, summed."""
+        return self._device.late_ns
+
+    async def prefill(self, work: Work[T], new_tokens: int, cached_tokens: int) -> T:
+        """Run ``work`` and charge ``profile.prefill_s(new_tokens, cached_tokens)``."""
+        return await self._charge(work, self.profile.prefill_s(new_tokens, cached_tokens))
+
+    async def decode(self, work: Work[T], context_tokens: list[int]) -> T:
+        """Run ``work`` and charge ``profile.decode_s(context_tokens)``."""
+        return await self._charge(work, self.profile.decode_s(context_tokens))
+
+    async def copy(self, n_bytes: int, operations: int, direction: Direction) -> None:
+        """Charge the copy engine, which serves both directions in turn."""
+        _check_copy(n_bytes, operations)
+        async with self._copies.turn(self.profile.copy_s(n_bytes, operations)):
+            pass
+
+    async def aclose(self) -> None:
+        """Wait for running work and end the thread, if there is one."""
+        async with self._device.turn(0.0):
+            if self._thread is not None:
+                self._thread.shutdown()
+
+    async def _charge(self, work: Work[T], seconds: float) -> T:
+        async with self._device.turn(seconds):
+            return await _in_thread(self._thread, work) if self._thread else work()
+
+
+class _Serial:
+    """A resource that serves one turn at a time; queued turns follow without a gap."""
+
+    def __init__(self) -> None:
+        self.late_ns = 0
+        self._lock = asyncio.Lock()
+        self._free_ns = 0
+
+    @asynccontextmanager
+    async def turn(self, seconds: float) -> AsyncIterator[None]:
+        """Run the body, then wait until ``seconds`` after the turn's start.
+
+        A turn that had to queue starts when the one before it ended, not some µs
+        later when its task was woken. One that fails or is cancelled ends there.
+        """
+        arrival_ns = now_ns()
+        async with self._lock:
+            end_ns = max(arrival_ns, self._free_ns) + round(seconds * NS_PER_S)
+            done_ns = None
+            try:
+                yield
+                self.late_ns += max(0, now_ns() - end_ns)
+                done_ns = max(now_ns(), end_ns)
+                await wait_until_ns(end_ns)
+            except BaseException:
+                done_ns = None
+                raise
+            finally:
+                self._free_ns = done_ns if done_ns is not None else now_ns()
+
+
+async def _in_thread(thread: ThreadPoolExecutor, work: Work[T]) -> T:
+    """Run ``work`` on ``thread``; a cancelled caller leaves only after it has ended.
+
+    Work writes into blocks that the caller frees when it leaves.
+    """
+    future = asyncio.get_running_loop().run_in_executor(thread, work)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        while not future.done():
+            try:
+                await asyncio.shield(asyncio.wait([future]))
+            except asyncio.CancelledError:
+                continue
+        raise
+
+
+def _check_copy(n_bytes: int, operations: int) -> None:
+    if n_bytes < 0 or operations < 0:
+        raise EngineError(f"a copy of {n_bytes} bytes in {operations} operations makes no sense")
