@@ -198,7 +198,8 @@ def _line(name: str, link: Link, byte_scale: int) -> _Line:
     detour = profile.detour.value if link.detour is None else link.detour
     jitter_s = profile.jitter.value if link.jitter is None else link.jitter
     rate_bps = (profile.rate.value if link.rate is None else link.rate) // byte_scale
-    if rate_bps < 8:
+    rate_bps -= rate_bps % 8  # the kernel counts whole bytes per second
+    if rate_bps <= 0:
         raise ConfigError(
             f"links.{name}.rate: {link.rate} bit/s leave nothing at byte scale {byte_scale}"
         )
