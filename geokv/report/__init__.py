@@ -1,0 +1,1 @@
+"""What a run leaves to read: one output format per file."""

@@ -1,0 +1,98 @@
+"""The table of a run on a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from geokv.report import words
+
+_VERDICT_STYLES = {"pass": "bold green", "fail": "bold red"}
+_MARK_STYLES = {True: "green", False: "red", None: "yellow"}
+
+
+def print_run(summary: dict[str, Any], console: Console | None = None) -> None:
+    """Print header, table, judged lines and verdict; fits 110 columns."""
+    (console or Console()).print(render(summary))
+
+
+def render(summary: dict[str, Any]) -> RenderableType:
+    """What ``print_run`` prints, for a caller that lays it out itself."""
+    scenario = summary["scenario"]
+    parts: list[RenderableType] = [
+        Text(scenario["title"], style="bold"),
+        Text(scenario["question"], style="italic"),
+        *(Text(line, style="dim") for line in words.header(summary)),
+        _table(summary),
+    ]
+    legend = (
+        "TTFT: median · change: of the gain, against 0 km · bound: of a remote hit · "
+        "proxy J: energy of a request"
+    )
+    if any(cell["out_of_range"] for cell in summary["cells"]):
+        legend += " · *: out of range"
+    parts.append(Text(legend, style="dim"))
+    parts.append(Padding(_judged(summary), (1, 0, 0, 0)))
+    for said in summary["warnings"]:
+        parts.append(Text(f"! {said}", style="yellow"))
+    parts.append(_verdict(summary))
+    return Group(*parts)
+
+
+def _table(summary: dict[str, Any]) -> Table:
+    arms = [arm for arm in words.ARM_TITLES if arm.replace("_", "-") in summary["ran"]["arms"]]
+    others = words.other_settings(summary)
+    # One space between columns is all that fits sixteen of them into 110.
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    for path in others:
+        table.add_column(path.replace(".", ".\n", 1), justify="right")
+    titles = ["\nkm", "RTT ms\nasked", "\nseen"]
+    short = {"recompute": "recomp.", "local_hit": "local", "remote_hit": "remote"}
+    titles += [f"{'TTFT ms' if arm == arms[0] else ''}\n{short[arm]}" for arm in arms]
+    titles += ["gain\n%", "change\n%", "bound\nms", "ratio\nto it", "\nwrong", "GiB\nmoved"]
+    titles += [f"{'proxy J' if arm == arms[0] else ''}\n{short[arm]}" for arm in arms]
+    for title in titles:
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("\nvalid", justify="center", no_wrap=True)
+    for cell in summary["cells"]:
+        remote = cell["arms"].get("remote_hit", {})
+        style = "dim" if cell["out_of_range"] else "" if cell["valid"] else "red"
+        table.add_row(
+            *(str(cell["settings"].get(path, words.NONE)) for path in others),
+            words.km(cell),
+            words.number(cell["rtt_asked_ms"], 3),
+            words.number(cell["rtt_measured_ms"], 3),
+            *(words.ttft(cell, arm) for arm in arms),
+            words.percent(cell["gain"]).removesuffix(" %"),
+            words.change(cell).removesuffix(" %"),
+            words.number(remote.get("bound_ms"), 2),
+            words.number(remote.get("ratio_to_bound"), 3),
+            Text(words.wrong(cell), style="bold red" if cell["wrong"] else ""),
+            words.gib(cell),
+            *(words.joules(cell, arm) for arm in arms),
+            "✓" if cell["valid"] else Text("✗", style="bold red"),
+            style=style,
+        )
+    return table
+
+
+def _judged(summary: dict[str, Any]) -> Table:
+    table = Table.grid(padding=(0, 1))
+    for item in summary["expectations"]:
+        mark = Text(words.MARKS[item["ok"]], style=_MARK_STYLES[item["ok"]])
+        table.add_row(mark, Text(item["name"], style="bold"), Text(item["said"]))
+    return table
+
+
+def _verdict(summary: dict[str, Any]) -> Text:
+    word = summary["verdict"]
+    text = Text("\nverdict: ")
+    text.append(word, style=_VERDICT_STYLES.get(word, "bold yellow"))
+    for reason in summary["reasons"]:
+        text.append(f"\n  {reason}")
+    return text

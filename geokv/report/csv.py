@@ -1,0 +1,71 @@
+"""``table.csv``: a row per cell, every number of it. Equal runs give equal bytes."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+from geokv.report.words import other_settings
+
+ARMS = ("recompute", "local_hit", "remote_hit")
+SPANS = ("queue", "lookup", "fetch", "completion", "load", "prefill", "first_byte")
+_CELL = ("km", "out_of_range", "valid", "rtt_asked_ms", "rtt_measured_ms", "goodput_ratio")
+_COMPARED = ("gain", "gain_change_percent", "gain_change_points")
+_ANSWERS = ("compared", "wrong", "first_logits_diff")
+
+
+def to_csv(summary: dict[str, Any]) -> str:
+    """The table as text, one header line, ``\\n`` line ends, empty where there is no number.
+
+    In a cell whose links were off their plan no result is a number (INV-7).
+    """
+    others = other_settings(summary)
+    rows = [_row(cell, others) for cell in summary["cells"]]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _row(cell: dict[str, Any], others: list[str]) -> dict[str, Any]:
+    row: dict[str, Any] = {path: cell["settings"].get(path) for path in others}
+    row.update({name: _show(cell[name]) for name in _CELL})
+    valid = cell["valid"]
+    for name in ARMS:
+        arm = cell["arms"].get(name)
+        if arm is not None:
+            row.update({f"{name}_{key}": _show(value) for key, value in _arm(arm, valid).items()})
+    row.update({name: _show(cell[name]) for name in (*_COMPARED, *_ANSWERS)})
+    return row
+
+
+def _arm(arm: dict[str, Any], valid: bool) -> dict[str, Any]:
+    interval = arm["interval"] or {}
+    parts = arm["energy_parts_j"] or {}
+    results: dict[str, Any] = {
+        "ttft_p50_ms": arm["ttft_p50_ms"],
+        "ttft_p99_ms": arm["ttft_p99_ms"],
+        "ttft_p50_low_ms": interval.get("low_ms"),
+        "ttft_p50_high_ms": interval.get("high_ms"),
+        **{f"{span}_ms": arm["spans_ms"].get(span) for span in SPANS},
+        "energy_proxy_j": arm["energy_j"],
+        **{f"energy_proxy_{part}_j": parts.get(part) for part in ("gpu", "optics", "transfer")},
+    }
+    if "bound_ms" in arm:
+        results["ratio_to_bound"] = arm["ratio_to_bound"]
+    if not valid:
+        results = dict.fromkeys(results)
+    counts = {"n": arm["n"], "failed": arm["failed"], "bytes": arm["bytes"]}
+    if "bound_ms" in arm:
+        counts["fetched"] = arm["fetched"]
+        counts["bound_ms"] = arm["bound_ms"]
+    return {**counts, **results}
+
+
+def _show(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else value

@@ -1,0 +1,81 @@
+"""The two panels of a distance figure: cells in range to scale, those out of range beside."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from geokv.report import words
+from geokv.report.style import MUTED, SHADE
+
+
+class Panels:
+    """A figure with a left panel over km, and a narrow right one for cells out of range.
+
+    Cells whose links were off their plan are left out: they have no number (INV-7).
+    """
+
+    def __init__(self, summary: dict[str, Any], *, to_scale: bool) -> None:
+        valid = [cell for cell in summary["cells"] if cell["valid"]]
+        self.near = sorted((c for c in valid if not c["out_of_range"]), key=_km)
+        self.far = sorted((c for c in valid if c["out_of_range"]), key=_km)
+        self.to_scale = to_scale
+        self.figure = Figure(figsize=(8.6, 4.9))
+        widths = [1.0, 0.16 + 0.07 * len(self.far)] if self.far else [1.0]
+        grid = self.figure.add_gridspec(
+            1, len(widths), width_ratios=widths, wspace=0.05,
+            left=0.085, right=0.975, bottom=0.155, top=0.80,
+        )  # fmt: skip
+        self.left: Any = self.figure.add_subplot(grid[0])
+        self.right: Any = None
+        if self.far:
+            self.right = self.figure.add_subplot(grid[1], sharey=self.left)
+            self.right.set_facecolor(SHADE)
+            self.right.tick_params(labelleft=False)
+            self.right.spines["left"].set_visible(False)
+
+    def sides(self) -> list[tuple[Any, list[dict[str, Any]], list[float]]]:
+        """(axes, cells, x of each cell) for each panel."""
+        near_x = [_km(cell) for cell in self.near] if self.to_scale else _steps(self.near)
+        sides = [(self.left, self.near, near_x)]
+        if self.right is not None:
+            sides.append((self.right, self.far, _steps(self.far)))
+        return sides
+
+    def finish(self, title: str, summary: dict[str, Any], y_label: str) -> Figure:
+        """Titles, axes and the line that says what this is."""
+        for axes, cells, xs in self.sides():
+            axes.grid(axis="x", visible=False)
+            axes.set_xticks(xs, [f"{cell['km']:g}" for cell in cells])
+            if not self.to_scale or axes is self.right:
+                axes.set_xlim(-0.6, len(xs) - 0.4)
+        self.left.set_ylabel(y_label)
+        self.left.set_xlabel("fibre between the sites, km")
+        if self.right is not None:
+            self.right.set_xlabel("km, out of range\n(not to scale)", color=MUTED)
+        ran = summary["ran"]
+        self.figure.text(0.085, 0.945, title, fontsize=13, fontweight="bold", va="center")
+        about = (
+            f"{ran['prefix_tokens']:,}-token prefix, {ran['question_tokens']:,}-token question · "
+            f"{ran['model']} stands for {ran['stands_for']} · S = {ran['byte_scale']} · "
+            f"{ran['clock']} clock · kernel {ran['kernel']} · seed {ran['seed']} · "
+            f"n = {ran['requests']}"
+        )
+        about = "\n".join(textwrap.wrap(about, 118))
+        self.figure.text(0.085, 0.895, about, fontsize=8, color=MUTED, va="center")
+        return self.figure
+
+
+def single_axis(summary: dict[str, Any]) -> bool:
+    """Whether distance is all that changes, so that a figure over km is the whole run."""
+    return not words.other_settings(summary)
+
+
+def _km(cell: dict[str, Any]) -> float:
+    return float(cell["km"])
+
+
+def _steps(cells: list[dict[str, Any]]) -> list[float]:
+    return [float(index) for index in range(len(cells))]

@@ -1,0 +1,84 @@
+"""Numbers and phrases as every table for people shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+NONE = "–"
+VOID = "void"
+ARM_TITLES = {"recompute": "recompute", "local_hit": "local hit", "remote_hit": "remote hit"}
+GIB = 2**30
+
+
+def number(value: float | None, digits: int) -> str:
+    """Fixed digits, or a dash where there is no number."""
+    return NONE if value is None else f"{value:.{digits}f}"
+
+
+def km(cell: dict[str, Any]) -> str:
+    """The distance, with a star when it is out of range."""
+    return f"{cell['km']:g}{' *' if cell['out_of_range'] else ''}"
+
+
+def ttft(cell: dict[str, Any], arm: str) -> str:
+    """Median TTFT in ms. A cell whose links were off shows none (INV-7)."""
+    data = cell["arms"].get(arm)
+    if data is None:
+        return NONE
+    return number(data["ttft_p50_ms"], 2) if cell["valid"] else VOID
+
+
+def percent(share: float | None) -> str:
+    return NONE if share is None else f"{100 * share:.1f} %"
+
+
+def change(cell: dict[str, Any]) -> str:
+    """Reading A, change of the gain against 0 km."""
+    value = cell["gain_change_percent"]
+    return NONE if value is None else f"{value:.2f} %"
+
+
+def gib(cell: dict[str, Any]) -> str:
+    """GiB one remote hit moves in the deployment the run stands for."""
+    arm = cell["arms"].get("remote_hit")
+    return NONE if arm is None else f"{arm['bytes_stands_for'] / GIB:.2f}"
+
+
+def joules(cell: dict[str, Any], arm: str) -> str:
+    """Energy proxy of one request."""
+    data = cell["arms"].get(arm)
+    if data is None or data["energy_j"] is None:
+        return NONE
+    if not cell["valid"]:
+        return VOID
+    value = data["energy_j"]
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def wrong(cell: dict[str, Any]) -> str:
+    """Wrong answers of those compared."""
+    return f"{cell['wrong']}/{cell['compared']}"
+
+
+def other_settings(summary: dict[str, Any]) -> list[str]:
+    """Swept paths that the km column does not already show."""
+    paths = dict.fromkeys(path for cell in summary["cells"] for path in cell["settings"])
+    return [path for path in paths if not (path.endswith(".km") and len(paths) == 1)]
+
+
+def header(summary: dict[str, Any]) -> list[str]:
+    """What ran and what it stands for, in a few lines."""
+    ran = summary["ran"]
+    charged = "GPU time charged" if ran["compute"] == "charged" else "GPU time real"
+    scale = "full size" if ran["byte_scale"] == 1 else "bytes and rates ÷ S"
+    return [
+        f"{ran['model']} ran and stands for {ran['stands_for']} ({charged}) · "
+        f"S = {ran['byte_scale']} ({scale}) · {ran['clock']} clock · "
+        f"kernel {ran['kernel']} · seed {ran['seed']}",
+        f"prefix {ran['prefix_tokens']:,} + question {ran['question_tokens']:,} tokens · "
+        f"{ran['requests']} requests per cell and arm · chunks of {ran['chunk_tokens']} tokens, "
+        f"{ran['streams']} streams × {ran['in_flight']} in flight",
+    ]
+
+
+MARKS = {True: "✓", False: "✗", None: "?"}
