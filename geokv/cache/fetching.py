@@ -1,0 +1,232 @@
+"""Bringing one prefix here, chunk by chunk, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from geokv.cache.history import History
+from geokv.cache.keys import ChunkRef
+from geokv.cache.layout import ChunkLayout
+from geokv.cache.locality import DramTier, Entry
+from geokv.cache.plan import LOCAL, Outcome, Plan
+from geokv.cache.record import verify
+from geokv.cache.substrate import Transfer, Transport
+from geokv.clock import now_ns
+from geokv.errors import CacheError, FetchError
+from geokv.units import NS_PER_S
+
+OnChunk = Callable[[int, Entry], Awaitable[None]]
+
+
+@dataclass
+class _Arrival:
+    """A chunk that is here, pinned, and how it came."""
+
+    entry: Entry
+    source: str
+    merged: bool = False
+    transfer: Transfer | None = None
+
+
+_Step: TypeAlias = "_Arrival | asyncio.Task[_Arrival] | FetchError | None"
+
+
+class Fetcher:
+    """Runs plans against a tier and a transport.
+
+    Args:
+        keep: takes tasks that outlive their fetch (answers under way when the prefix
+            had already ended); they fill the tier and end by their deadline.
+    """
+
+    def __init__(
+        self,
+        tier: DramTier,
+        layout: ChunkLayout,
+        transport: Transport,
+        history: History,
+        keep: Callable[[asyncio.Task[_Arrival]], None],
+    ) -> None:
+        self._tier = tier
+        self._layout = layout
+        self._transport = transport
+        self._history = history
+        self._keep = keep
+
+    async def run(self, plan: Plan, deadline_ns: int, on_chunk: OnChunk) -> Outcome:
+        """Hand over the chunks of ``plan`` in prefix order, up to the first missing one.
+
+        Cancelling closes the connections whose answers were under way.
+        """
+        outcome = Outcome(started_ns=now_ns())
+        sent: dict[int, Transfer] = {}
+        steps: list[_Step] = []
+        try:
+            # Pins on what is local come first: making room for the rest must not evict it.
+            for ref, sources in zip(plan.refs, plan.sources, strict=True):
+                steps.append(self._pin(ref) if sources[0] == LOCAL else None)
+            for i, (ref, sources) in enumerate(zip(plan.refs, plan.sources, strict=True)):
+                if steps[i] is None:
+                    work = self._arrive(i, ref, sources, deadline_ns, sent)
+                    steps[i] = asyncio.get_running_loop().create_task(work)
+            for i, step in enumerate(steps):
+                try:
+                    arrival = await _arrival(step)
+                except FetchError as error:
+                    outcome.misses[error.cause] += 1
+                    outcome.reason = error.message
+                    reason = {"cause": error.cause, "reason": error.message}
+                    self._history.note("miss", plan.refs[i].key, **reason)
+                    break
+                with arrival.entry:
+                    await on_chunk(i, arrival.entry)
+                self._count(outcome, arrival)
+        except BaseException:
+            await self._give_up(steps)
+            raise
+        self._leave(steps, sent)
+        return outcome
+
+    def _count(self, outcome: Outcome, arrival: _Arrival) -> None:
+        outcome.usable_chunks += 1
+        if arrival.source == LOCAL:
+            outcome.merged_chunks += arrival.merged
+            outcome.local_chunks += not arrival.merged
+            return
+        outcome.remote_chunks += 1
+        outcome.wire_bytes += self._layout.wire_bytes
+        outcome.sites[arrival.source] += 1
+        if arrival.transfer is not None:
+            first = arrival.transfer.first_byte_ns
+            outcome.first_byte_ns = min(outcome.first_byte_ns or first, first)
+            outcome.last_byte_ns = max(outcome.last_byte_ns, arrival.transfer.last_byte_ns)
+            outcome.verified_ns = max(outcome.verified_ns, arrival.transfer.verified_ns)
+
+    # -- one chunk -------------------------------------------------------------
+
+    def _local(self, ref: ChunkRef) -> Entry | None:
+        entry = self._tier.get(ref.key) if ref.key in self._tier else None
+        if entry is None:
+            return None
+        cause = verify(entry.header, ref, self._layout)
+        if cause is not None:
+            entry.release()
+            raise FetchError(cause, f"chunk {ref.key.hex()} of this site is another ({cause})")
+        return entry
+
+    def _pin(self, ref: ChunkRef) -> _Step:
+        try:
+            entry = self._local(ref)
+        except FetchError as error:
+            return error
+        return _Arrival(entry, LOCAL) if entry is not None else None
+
+    async def _arrive(
+        self,
+        index: int,
+        ref: ChunkRef,
+        sources: tuple[str, ...],
+        deadline_ns: int,
+        sent: dict[int, Transfer],
+    ) -> _Arrival:
+        merged = False
+        while True:
+            entry = self._local(ref)
+            if entry is not None:
+                return _Arrival(entry, LOCAL, merged)
+            pending = self._tier.pending(ref.key)
+            if pending is None:
+                break
+            merged = True
+            try:
+                async with asyncio.timeout_at(deadline_ns / NS_PER_S):
+                    await asyncio.shield(pending)
+            except TimeoutError:
+                raise FetchError("timeout", "another request's fetch did not end in time") from None
+        site = next((s for s in sources if s != LOCAL and self._transport.up(s)), None)
+        if site is None:
+            remote = [s for s in sources if s != LOCAL]
+            cause = "unreachable" if remote else "absent"
+            raise FetchError(
+                cause, f"chunk {ref.key.hex()}: {'no site is up' if remote else 'gone'}"
+            )
+        return await self._bring(index, ref, site, deadline_ns, sent)
+
+    async def _bring(
+        self, index: int, ref: ChunkRef, site: str, deadline_ns: int, sent: dict[int, Transfer]
+    ) -> _Arrival:
+        try:
+            slot = self._tier.reserve(ref.key)
+        except CacheError as error:
+            raise FetchError("full", error.message, error.hint) from None
+        try:
+            transfer = self._transport.submit(site, ref, slot.view, deadline_ns)
+            sent[index] = transfer
+            header = await transfer.done
+        except FetchError as error:
+            self._tier.abort(slot, error.cause)
+            self._history.note("fetch", ref.key, source=site, cause=error.cause)
+            raise
+        except BaseException:
+            self._tier.abort(slot, "cancelled")
+            self._history.note("fetch", ref.key, source=site, cause="cancelled")
+            raise
+        self._tier.commit(slot, header)
+        self._history.note(
+            "fetch",
+            ref.key,
+            source=site,
+            cause="",
+            generation=header.generation,
+            incarnation=header.incarnation,
+            checksums=[digest.hex() for digest in header.checksums],
+            tenant=header.tenant,
+        )
+        entry = self._tier.get(ref.key)
+        if entry is None:
+            raise FetchError("absent", f"chunk {ref.key.hex()} went as soon as it came")
+        return _Arrival(entry, site, transfer=transfer)
+
+    # -- ending early ----------------------------------------------------------
+
+    def _leave(self, steps: list[_Step], sent: dict[int, Transfer]) -> None:
+        """The prefix has ended: what is not asked for yet never will be; answers under
+        way are let in, because closing their connections would cost more."""
+        for i, step in enumerate(steps):
+            if isinstance(step, _Arrival):
+                step.entry.release()
+            elif isinstance(step, asyncio.Task):
+                if not step.done() and (i not in sent or sent[i].state == "queued"):
+                    step.cancel()
+                if not step.done():
+                    self._keep(step)
+                step.add_done_callback(_release)
+
+    async def _give_up(self, steps: list[_Step]) -> None:
+        tasks = [step for step in steps if isinstance(step, asyncio.Task)]
+        for step in steps:
+            if isinstance(step, _Arrival):
+                step.entry.release()
+        for task in tasks:
+            task.cancel()
+            task.add_done_callback(_release)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _arrival(step: _Step) -> _Arrival:
+    if isinstance(step, asyncio.Task):
+        return await step
+    if isinstance(step, FetchError):
+        raise step
+    if step is None:
+        raise FetchError("absent", "a chunk was not asked for")
+    return step
+
+
+def _release(task: asyncio.Task[_Arrival]) -> None:
+    """Unpin what nobody will take, and look at the exception of what failed."""
+    if not task.cancelled() and task.exception() is None:
+        task.result().entry.release()

@@ -1,0 +1,30 @@
+"""The record of every block operation, from which a checker can judge a run alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Sink = Callable[[dict[str, Any]], None]
+
+
+class History:
+    """Writes events ``{t_ns, site, op, key, …}`` to a sink.
+
+    Operations: store, publish, withdraw, lookup, fetch, serve, evict, drop, miss.
+    """
+
+    def __init__(self, site: str, sink: Sink | None, clock: Callable[[], int]) -> None:
+        self._site = site
+        self._sink = sink
+        self._clock = clock
+
+    def note(self, op: str, key: bytes | None = None, **more: Any) -> None:
+        """One event; keys are written in hex."""
+        if self._sink is None:
+            return
+        event: dict[str, Any] = {"t_ns": self._clock(), "site": self._site, "op": op}
+        if key is not None:
+            event["key"] = key.hex()
+        event.update(more)
+        self._sink(event)

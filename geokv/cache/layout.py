@@ -1,0 +1,177 @@
+"""How the KV of a chunk lies in memory and on the wire.
+
+A chunk's payload is ``[L, 2, T, Hkv, D]`` (layers, K and V, tokens, KV heads, head
+width), cut into groups of whole layers. On the wire every group is followed by
+filler, so that the record is as long as the KV of the model the run *stands for*,
+divided by the byte scale S.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+from geokv.errors import ConfigError
+
+ITEM_BYTES = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+    "int8": 1,
+}
+
+
+@dataclass(frozen=True)
+class ChunkLayout:
+    """Shape of every chunk of a deployment; sites must agree on each field.
+
+    Args:
+        model_fingerprint: of the model that really runs.
+        dtype: element type of the KV, as torch names it (``float32``).
+        groups: layer groups; layers are split as evenly as they go.
+        wire_bytes_per_token: bytes a token has on the wire, filler included
+            (``target_bytes_per_token / S``).
+
+    Raises:
+        ConfigError: a field is impossible, or the wire is shorter than the real KV.
+    """
+
+    model_fingerprint: str
+    dtype: str
+    layers: int
+    kv_heads: int
+    head_dim: int
+    block_tokens: int
+    chunk_tokens: int
+    groups: int
+    wire_bytes_per_token: int
+
+    @classmethod
+    def scaled(
+        cls, *, target_bytes_per_token: int, byte_scale: float, **fields_: Any
+    ) -> ChunkLayout:
+        """A layout whose wire size is ``target_bytes_per_token / byte_scale``.
+
+        Raises:
+            ConfigError: the real KV would not fit; the message names the largest
+                byte scale that still does.
+        """
+        if byte_scale <= 0:
+            raise ConfigError(f"byte_scale: must be > 0, got {byte_scale:g}")
+        real = _real_bytes_per_token(
+            fields_["dtype"], fields_["layers"], fields_["kv_heads"], fields_["head_dim"]
+        )
+        wire = int(target_bytes_per_token / byte_scale)
+        if wire < real:
+            raise ConfigError(
+                f"byte_scale: {byte_scale:g} leaves {wire} bytes per token on the wire, "
+                f"but the running model's KV has {real}",
+                f"use byte_scale ≤ {target_bytes_per_token / real:g}",
+            )
+        return cls(wire_bytes_per_token=wire, **fields_)
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "kv_heads", "head_dim", "block_tokens", "chunk_tokens", "groups"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"layout.{name}: must be ≥ 1, got {getattr(self, name)}")
+        if self.chunk_tokens % self.block_tokens:
+            raise ConfigError(
+                f"layout.chunk_tokens: must be a multiple of block_tokens "
+                f"({self.block_tokens}), got {self.chunk_tokens}"
+            )
+        if self.groups > self.layers:
+            raise ConfigError(f"layout.groups: must be ≤ layers ({self.layers}), got {self.groups}")
+        real = self.real_bytes_per_token
+        if self.wire_bytes_per_token < real:
+            raise ConfigError(
+                f"layout.wire_bytes_per_token: {self.wire_bytes_per_token} is less than the "
+                f"{real} bytes of the running model's KV",
+                f"use byte_scale ≤ target_bytes_per_token / {real}",
+            )
+
+    @cached_property
+    def real_bytes_per_token(self) -> int:
+        """Bytes of real KV per token: L × 2 × Hkv × D × item size."""
+        return _real_bytes_per_token(self.dtype, self.layers, self.kv_heads, self.head_dim)
+
+    @cached_property
+    def real_bytes(self) -> int:
+        """Bytes of the payload ``[L, 2, T, Hkv, D]`` of one chunk."""
+        return self.real_bytes_per_token * self.chunk_tokens
+
+    @cached_property
+    def wire_bytes(self) -> int:
+        """Bytes of one chunk on the wire, without its header; ≥ ``real_bytes``."""
+        return self.wire_bytes_per_token * self.chunk_tokens
+
+    @cached_property
+    def group_layers(self) -> tuple[tuple[int, int], ...]:
+        """Half-open layer range of each group."""
+        base, extra = divmod(self.layers, self.groups)
+        ranges, start = [], 0
+        for group in range(self.groups):
+            stop = start + base + (group < extra)
+            ranges.append((start, stop))
+            start = stop
+        return tuple(ranges)
+
+    @cached_property
+    def group_bytes(self) -> tuple[tuple[int, int], ...]:
+        """(real bytes, filler bytes) of each group; they add up to ``wire_bytes``."""
+        per_layer = self.real_bytes // self.layers
+        filler = self.wire_bytes - self.real_bytes
+        return tuple(
+            (
+                (stop - start) * per_layer,
+                filler * stop // self.layers - filler * start // self.layers,
+            )
+            for start, stop in self.group_layers
+        )
+
+    @cached_property
+    def group_slices(self) -> tuple[slice, ...]:
+        """Where each group's real bytes lie in the payload."""
+        slices, start = [], 0
+        for real, _ in self.group_bytes:
+            slices.append(slice(start, start + real))
+            start += real
+        return tuple(slices)
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """16 bytes that two layouts share only if every field agrees."""
+        text = json.dumps(self.as_dict(), sort_keys=True).encode()
+        return hashlib.blake2b(text, digest_size=16, person=b"geokv-layout").digest()
+
+    @cached_property
+    def model_digest(self) -> bytes:
+        """16 bytes that stand for ``model_fingerprint`` in headers."""
+        return hashlib.blake2b(
+            self.model_fingerprint.encode(), digest_size=16, person=b"geokv-model"
+        ).digest()
+
+    def as_dict(self) -> dict[str, str | int]:
+        """Every field by name, for the handshake and for run folders."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def mismatch(self, other: ChunkLayout | dict[str, Any]) -> list[str]:
+        """One line per differing field, with both values (own first); empty if equal."""
+        theirs = other.as_dict() if isinstance(other, ChunkLayout) else other
+        return [
+            f"{name}: {mine!r} here, {theirs.get(name)!r} there"
+            for name, mine in self.as_dict().items()
+            if theirs.get(name) != mine
+        ]
+
+
+def _real_bytes_per_token(dtype: str, layers: int, kv_heads: int, head_dim: int) -> int:
+    if dtype not in ITEM_BYTES:
+        known = ", ".join(ITEM_BYTES)
+        raise ConfigError(f"layout.dtype: unknown type {dtype!r} (known: {known})")
+    return layers * 2 * kv_heads * head_dim * ITEM_BYTES[dtype]

@@ -1,0 +1,7 @@
+"""Who has which chunk: one directory per file."""
+
+from geokv.cache.ownership.central import CentralDirectory, CentralTable
+from geokv.cache.ownership.directory import Directory
+from geokv.cache.ownership.local import LocalDirectory
+
+__all__ = ["CentralDirectory", "CentralTable", "Directory", "LocalDirectory"]

@@ -1,0 +1,30 @@
+"""The directory of a site that shares with nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from geokv.cache.substrate import Handler, Transport
+
+
+class LocalDirectory:
+    """Knows no other site: every key that is not here is nowhere."""
+
+    def bind(self, site: str, transport: Transport) -> Mapping[str, Handler]:
+        return {}
+
+    async def join(self, deadline_ns: int) -> None:
+        return None
+
+    async def publish(self, keys: Sequence[bytes], deadline_ns: int) -> None:
+        return None
+
+    async def withdraw(self, keys: Sequence[bytes], deadline_ns: int) -> None:
+        return None
+
+    async def locate(self, keys: Sequence[bytes], deadline_ns: int) -> list[tuple[str, ...]]:
+        return [() for _ in keys]
+
+    def stats(self) -> dict[str, Any]:
+        return {"kind": "local"}

@@ -1,0 +1,66 @@
+"""What a lookup found and what a fetch brought."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from geokv.cache.keys import ChunkRef
+
+LOCAL = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The longest prefix of the asked chunks that somebody is believed to have.
+
+    Args:
+        refs: chunks of that prefix, in order.
+        sources: per chunk the sites to ask, best first; ``(LOCAL,)`` is this site.
+        asked: how many chunks were asked for.
+        lookup_ns: how long it took to know, the directory's round trip included.
+        misses: why the prefix is not longer, by cause.
+    """
+
+    refs: tuple[ChunkRef, ...]
+    sources: tuple[tuple[str, ...], ...]
+    asked: int
+    lookup_ns: int
+    misses: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def local_chunks(self) -> int:
+        return sum(source[0] == LOCAL for source in self.sources)
+
+    @property
+    def remote_chunks(self) -> int:
+        return len(self.refs) - self.local_chunks
+
+
+@dataclass
+class Outcome:
+    """What came of a plan.
+
+    Attributes:
+        usable_chunks: length of the prefix that was handed over.
+        wire_bytes: payload bytes of the handed-over chunks that crossed a link.
+        remote_chunks, merged_chunks, local_chunks: how those chunks were had: by own
+            fetch, by another request's fetch, from this site's memory.
+        misses: why the prefix is not longer, by cause; empty if all of it came.
+        reason: text of the first of them.
+        last_byte_ns, verified_ns: of the last remote chunk in the prefix (clock).
+        sites: chunks by the site that sent them.
+    """
+
+    usable_chunks: int = 0
+    wire_bytes: int = 0
+    remote_chunks: int = 0
+    merged_chunks: int = 0
+    local_chunks: int = 0
+    misses: Counter[str] = field(default_factory=Counter)
+    reason: str = ""
+    started_ns: int = 0
+    first_byte_ns: int = 0
+    last_byte_ns: int = 0
+    verified_ns: int = 0
+    sites: Counter[str] = field(default_factory=Counter)

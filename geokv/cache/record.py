@@ -1,0 +1,242 @@
+"""The header of a chunk record: what travels in front of the KV, and its checks.
+
+Each field is here because a public fault report shows what happens without it:
+stale answers after a producer reused its blocks (generation), a restarted peer on
+its old address (incarnation), garbage served with HTTP 200 (checksums), half-written
+records taken for whole ones (length), reads outliving their lease (lease), other
+models' and other tenants' blocks (fingerprints, tenant), colliding hashes (tokens).
+
+Wire form, big endian::
+
+    magic "GKVR" | version u16 | flags u16 | total length u32
+    key 16 | parent 16 | model 16 | layout 16
+    generation u64 | incarnation u64 | wire bytes u64 | lease ns u64
+    tenant: u8 + UTF-8 | codec: u8 + ASCII
+    groups u16, xxh3-128 each | tokens u32, u32 each
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import xxhash
+
+from geokv.cache.filler import group_filler
+from geokv.cache.keys import ChunkRef
+from geokv.cache.layout import ChunkLayout
+from geokv.errors import RecordError
+
+MAGIC = b"GKVR"
+VERSION = 1
+MAX_HEADER_BYTES = 512 * 1024
+CHECKSUM_BYTES = 16
+_LOSSY = 1
+_U64 = 2**64
+_PREFIX = struct.Struct("!4sHHI")
+_FIXED = struct.Struct("!16s16s16s16sQQQQ")
+
+
+@dataclass(frozen=True)
+class ChunkHeader:
+    """Everything a receiver must know about a chunk before it may read it.
+
+    Args:
+        model, layout: 16-byte digests (``ChunkLayout.model_digest`` and ``.fingerprint``).
+        generation: how often the sender had used the slot it sends from.
+        incarnation: of the sending site's process.
+        wire_bytes: length of the payload that follows, filler included.
+        checksums: xxh3-128 over real and filler bytes, one per layer group.
+        lease_ns: how long the sender keeps the chunk pinned for this read.
+        lossy, codec: how the KV was coded; ``none`` is byte for byte.
+    """
+
+    key: bytes
+    parent: bytes
+    tenant: str
+    model: bytes
+    layout: bytes
+    tokens: tuple[int, ...]
+    generation: int
+    incarnation: int
+    wire_bytes: int
+    checksums: tuple[bytes, ...]
+    lease_ns: int = 0
+    lossy: bool = False
+    codec: str = "none"
+
+    def stamped(self, generation: int, incarnation: int, lease_ns: int) -> ChunkHeader:
+        """The same chunk as another site (or a later moment) sends it."""
+        return replace(self, generation=generation, incarnation=incarnation, lease_ns=lease_ns)
+
+    def pack(self) -> bytes:
+        """Wire form.
+
+        Raises:
+            RecordError: a field does not fit its place.
+        """
+        tenant, codec = self.tenant.encode(), self.codec.encode()
+        if not 0 < len(tenant) < 256 or not 0 < len(codec) < 256:
+            raise RecordError("tenant and codec must have 1 to 255 bytes")
+        if not self.codec.isascii() or not self.codec.isprintable():
+            raise RecordError(f"codec must be printable ASCII, got {self.codec!r}")
+        if not all(0 <= token < 2**32 for token in self.tokens):
+            raise RecordError("a token id is negative or does not fit 32 bits")
+        numbers = (self.generation, self.incarnation, self.wire_bytes, self.lease_ns)
+        if not all(0 <= number < _U64 for number in numbers):
+            raise RecordError("a counter is negative or does not fit 64 bits")
+        digests = (self.key, self.parent, self.model, self.layout, *self.checksums)
+        if any(len(digest) != 16 for digest in digests):
+            raise RecordError("keys, fingerprints and checksums must have 16 bytes")
+        if len(self.checksums) >= 2**16:
+            raise RecordError("too many layer groups")
+        body = b"".join(
+            (
+                _FIXED.pack(*digests[:4], *numbers),
+                bytes((len(tenant),)),
+                tenant,
+                bytes((len(codec),)),
+                codec,
+                struct.pack("!H", len(self.checksums)),
+                *self.checksums,
+                struct.pack(f"!I{len(self.tokens)}I", len(self.tokens), *self.tokens),
+            )
+        )
+        total = _PREFIX.size + len(body)
+        if total > MAX_HEADER_BYTES:
+            raise RecordError(f"header has {total} bytes, more than {MAX_HEADER_BYTES}")
+        return _PREFIX.pack(MAGIC, VERSION, _LOSSY if self.lossy else 0, total) + body
+
+
+def parse(data: bytes | memoryview) -> ChunkHeader:
+    """Read a header that fills ``data`` exactly.
+
+    Raises:
+        RecordError: anything else than one whole, valid header.
+    """
+    reader = _Reader(bytes(data))
+    magic, version, flags, total = reader.unpack(_PREFIX)
+    if magic != MAGIC:
+        raise RecordError(f"not a chunk record: begins with {magic!r}")
+    if version != VERSION:
+        raise RecordError(f"record version {version}, this code reads {VERSION}")
+    if flags & ~_LOSSY:
+        raise RecordError(f"unknown flags {flags:#x}")
+    if total != len(data) or total > MAX_HEADER_BYTES:
+        raise RecordError(f"header says {total} bytes, {len(data)} are here")
+    key, parent, model, layout, generation, incarnation, wire, lease = reader.unpack(_FIXED)
+    tenant = reader.text("utf-8")
+    codec = reader.text("ascii")
+    if not codec.isprintable():
+        raise RecordError(f"codec must be printable ASCII, got {codec!r}")
+    (groups,) = reader.unpack(struct.Struct("!H"))
+    checksums = tuple(reader.take(CHECKSUM_BYTES) for _ in range(groups))
+    (count,) = reader.unpack(struct.Struct("!I"))
+    tokens = struct.unpack(f"!{count}I", reader.take(4 * count))
+    reader.end()
+    return ChunkHeader(
+        key=key,
+        parent=parent,
+        tenant=tenant,
+        model=model,
+        layout=layout,
+        tokens=tokens,
+        generation=generation,
+        incarnation=incarnation,
+        wire_bytes=wire,
+        checksums=checksums,
+        lease_ns=lease,
+        lossy=bool(flags & _LOSSY),
+        codec=codec,
+    )
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, count: int) -> bytes:
+        piece = self._data[self._at : self._at + count]
+        if len(piece) != count:
+            raise RecordError(f"header ends after {len(self._data)} bytes, in mid-field")
+        self._at += count
+        return piece
+
+    def unpack(self, form: struct.Struct) -> tuple[Any, ...]:
+        return form.unpack(self.take(form.size))
+
+    def text(self, encoding: str) -> str:
+        raw = self.take(self.take(1)[0])
+        if not raw:
+            raise RecordError("an empty name in the header")
+        try:
+            return raw.decode(encoding)
+        except UnicodeDecodeError:
+            raise RecordError(f"a name in the header is not {encoding}") from None
+
+    def end(self) -> None:
+        if self._at != len(self._data):
+            raise RecordError(f"{len(self._data) - self._at} bytes after the header")
+
+
+def verify(
+    header: ChunkHeader,
+    ref: ChunkRef,
+    layout: ChunkLayout,
+    incarnation: int | None = None,
+) -> str | None:
+    """Is this the chunk that was asked for? The cause of a miss, or ``None``.
+
+    Args:
+        incarnation: of the sender, as it said when it joined; ``None`` for a
+            chunk of this site.
+
+    Returns:
+        ``foreign`` (another tenant's), ``mismatch`` (another model, layout, codec,
+        key or tokens), ``stale`` (an earlier life of the sender), or ``None``.
+    """
+    if header.tenant != ref.tenant:
+        return "foreign"
+    if header.model != layout.model_digest or header.layout != layout.fingerprint:
+        return "mismatch"
+    if header.wire_bytes != layout.wire_bytes or len(header.checksums) != layout.groups:
+        return "mismatch"
+    if header.lossy or header.codec != "none":
+        return "mismatch"
+    if header.key != ref.key or header.parent != ref.parent or header.tokens != ref.tokens:
+        return "mismatch"
+    if incarnation is not None and header.incarnation != incarnation:
+        return "stale"
+    return None
+
+
+def checksums(layout: ChunkLayout, payload: memoryview | bytes) -> tuple[bytes, ...]:
+    """xxh3-128 of each layer group of ``payload`` [real_bytes] with its filler."""
+    view = memoryview(payload)
+    digests = []
+    for piece, fill in zip(layout.group_slices, group_filler(layout), strict=True):
+        digest = xxhash.xxh3_128(view[piece])
+        digest.update(fill)
+        digests.append(digest.digest())
+    return tuple(digests)
+
+
+def make_header(
+    ref: ChunkRef, layout: ChunkLayout, sums: Sequence[bytes], generation: int, incarnation: int
+) -> ChunkHeader:
+    """Header of a chunk that this site has just computed."""
+    return ChunkHeader(
+        key=ref.key,
+        parent=ref.parent,
+        tenant=ref.tenant,
+        model=layout.model_digest,
+        layout=layout.fingerprint,
+        tokens=ref.tokens,
+        generation=generation,
+        incarnation=incarnation,
+        wire_bytes=layout.wire_bytes,
+        checksums=tuple(sums),
+    )

@@ -1,0 +1,362 @@
+"""One site's share of the cache: the only door for the site's process.
+
+::
+
+    cache = SharedCache("b", layout, tier, directory, transport)
+    await cache.start("10.0.0.2", 7000, peers={"a": ("10.0.0.1", 7000)})
+    await cache.connect(deadline_ns)
+    plan = await cache.lookup(refs, deadline_ns)
+    outcome = await cache.fetch(plan, deadline_ns, on_chunk)
+    await cache.store(ref, fill)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Literal
+
+from geokv.cache.fetching import Fetcher, OnChunk
+from geokv.cache.history import History, Sink
+from geokv.cache.keys import ChunkRef
+from geokv.cache.layout import ChunkLayout
+from geokv.cache.locality import DramTier
+from geokv.cache.ownership import Directory
+from geokv.cache.plan import LOCAL, Outcome, Plan
+from geokv.cache.record import checksums, make_header
+from geokv.cache.serving import TierSource
+from geokv.cache.substrate import Transport
+from geokv.clock import now_ns
+from geokv.errors import CacheError, FetchError, RecordError
+from geokv.units import NS_PER_S
+
+
+class SharedCache:
+    """Tier, directory and transport of one site.
+
+    Args:
+        history: takes one dict per block operation (see ``History``).
+        clock: monotonic ns, for history and spans. Deadlines are always on
+            ``geokv.clock.now_ns``.
+        lease_s: how long an answer to a peer may keep a chunk pinned.
+        directory_s: deadline of directory calls that no request waits for.
+        replicate: publish what was fetched, so that hot chunks spread.
+    """
+
+    def __init__(
+        self,
+        site: str,
+        layout: ChunkLayout,
+        tier: DramTier,
+        directory: Directory,
+        transport: Transport,
+        history: Sink | None = None,
+        clock: Callable[[], int] = now_ns,
+        *,
+        lease_s: float = 10.0,
+        directory_s: float = 5.0,
+        replicate: bool = True,
+    ) -> None:
+        self.site = site
+        self.layout = layout
+        self.tier = tier
+        self.directory = directory
+        self.transport = transport
+        self.misses: Counter[str] = Counter()
+        self._peers: list[str] = []
+        self._clock = clock
+        self._directory_ns = round(directory_s * NS_PER_S)
+        self._replicate = replicate
+        self._history = History(site, history, clock)
+        self._background: set[asyncio.Task[Any]] = set()
+        self._gone: dict[bytes, None] = {}
+        self._telling: asyncio.Task[None] | None = None
+        self._source = TierSource(
+            tier,
+            layout,
+            transport.incarnation,
+            round(lease_s * NS_PER_S),
+            self._history,
+            self._no_longer_here,
+        )
+        self._fetcher = Fetcher(tier, layout, transport, self._history, self._keep)
+        tier.on_evict = self._evicted
+
+    # -- life ------------------------------------------------------------------
+
+    async def start(self, host: str, port: int, peers: Mapping[str, tuple[str, int]]) -> int:
+        """Serve this site's chunks and learn the peers' addresses; returns the port.
+
+        Raises:
+            CacheError: the port is taken or the address is not this site's.
+        """
+        handlers = self.directory.bind(self.site, self.transport)
+        bound = await self.transport.serve(host, port, self._source, handlers)
+        for name, (peer_host, peer_port) in peers.items():
+            self.add_peer(name, peer_host, peer_port)
+        return bound
+
+    def add_peer(self, site: str, host: str, port: int) -> None:
+        """Make one more site known; call ``connect`` to reach it now."""
+        self.transport.add_peer(site, host, port)
+        self._peers.append(site)
+
+    async def connect(self, deadline_ns: int) -> None:
+        """Open all connections to all peers, then join the directory.
+
+        Raises:
+            FetchError: a peer is unreachable, does not share the secret
+                (``unauthorised``) or has another chunk layout (``mismatch``). Peers
+                that are merely down now are tried again when they are needed.
+        """
+        results = await asyncio.gather(
+            *(self.transport.connect(peer, deadline_ns) for peer in self._peers),
+            return_exceptions=True,
+        )
+        errors = [result for result in results if isinstance(result, BaseException)]
+        if errors:
+            errors.sort(key=lambda e: getattr(e, "cause", "") not in {"unauthorised", "mismatch"})
+            raise errors[0]
+        await self.directory.join(deadline_ns)
+
+    async def warm(self, n_bytes: int, deadline_ns: int) -> None:
+        """Pull ``n_bytes`` of filler over every data connection of every peer.
+
+        Raises:
+            FetchError: a peer failed.
+        """
+        await asyncio.gather(
+            *(self.transport.warm(peer, n_bytes, deadline_ns) for peer in self._peers)
+        )
+
+    async def quiesce(self, deadline_ns: int) -> None:
+        """Wait until nothing is under way that no caller waits for.
+
+        Raises:
+            CacheError: something still is at the deadline.
+        """
+        while self._background:
+            seconds = max(0.0, (deadline_ns - now_ns()) / NS_PER_S)
+            _, waiting = await asyncio.wait(set(self._background), timeout=seconds)
+            if waiting and now_ns() >= deadline_ns:
+                raise CacheError(f"{len(waiting)} background tasks of {self.site!r} did not end")
+
+    async def close(self) -> None:
+        """Close all connections and end all background work."""
+        for task in list(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self.transport.close()
+
+    # -- reading ---------------------------------------------------------------
+
+    async def lookup(self, refs: Sequence[ChunkRef], deadline_ns: int) -> Plan:
+        """The longest prefix of ``refs`` that this site or, says the directory, another has.
+
+        The directory is asked once, for what is not here; if it does not answer in
+        time that is a counted miss and the plan ends with what is here.
+        """
+        started = self._clock()
+        misses: Counter[str] = Counter()
+        here = [ref.key in self.tier for ref in refs]
+        elsewhere = [ref.key for ref, is_here in zip(refs, here, strict=True) if not is_here]
+        located: dict[bytes, tuple[str, ...]] = {}
+        if elsewhere:
+            try:
+                found = await self.directory.locate(elsewhere, deadline_ns)
+                located = dict(zip(elsewhere, found, strict=True))
+            except FetchError as error:
+                self._miss(misses, "directory", error.message)
+            except (RecordError, CacheError) as error:
+                self._miss(misses, "directory", error.message)
+        sources: list[tuple[str, ...]] = []
+        for ref, is_here in zip(refs, here, strict=True):
+            if is_here:
+                sources.append((LOCAL,))
+                continue
+            sites = [site for site in located.get(ref.key, ()) if site != self.site]
+            if not sites:
+                if not misses:
+                    self._miss(misses, "absent", "no site has it", ref.key)
+                break
+            alive = tuple(site for site in sites if self.transport.up(site))
+            if not alive:
+                self._miss(misses, "unreachable", f"{', '.join(sites)} left alone", ref.key)
+                break
+            sources.append(alive)
+        plan = Plan(
+            tuple(refs[: len(sources)]),
+            tuple(sources),
+            len(refs),
+            self._clock() - started,
+            misses,
+        )
+        self._history.note(
+            "lookup",
+            refs[-1].key if refs else None,
+            asked=plan.asked,
+            local=plan.local_chunks,
+            remote=plan.remote_chunks,
+            lookup_ns=plan.lookup_ns,
+        )
+        return plan
+
+    async def fetch(self, plan: Plan, deadline_ns: int, on_chunk: OnChunk) -> Outcome:
+        """Bring the chunks of ``plan`` here and hand them over in prefix order.
+
+        ``on_chunk(index, entry)`` is awaited for each chunk as soon as it and all
+        before it are readable; the entry is pinned until it returns. Stops at the
+        first missing chunk, or at the deadline. What ``on_chunk`` raises is raised.
+        """
+        outcome = await self._fetcher.run(plan, deadline_ns, on_chunk)
+        self.misses.update(outcome.misses)
+        if self._replicate and outcome.remote_chunks:
+            fetched = [
+                ref.key for ref in plan.refs[: outcome.usable_chunks] if ref.key in self.tier
+            ]
+            self._spawn(self._tell("publish", fetched))
+        return outcome
+
+    # -- writing ---------------------------------------------------------------
+
+    async def store(
+        self, ref: ChunkRef, fill: Callable[[memoryview], None], publish: bool = True
+    ) -> bool:
+        """Keep one chunk that was computed here.
+
+        Args:
+            fill: writes the payload ``[L, 2, T, Hkv, D]`` into the memory it is given.
+            publish: tell the directory, and wait until it knows.
+
+        Returns:
+            False if it was here already or there is no room (counted as ``full``):
+            a failed store costs reuse later, never an answer now.
+        """
+        if ref.key in self.tier or self.tier.pending(ref.key) is not None:
+            return False
+        try:
+            slot = self.tier.reserve(ref.key)
+        except CacheError as error:
+            self._miss(self.misses, "full", error.message, ref.key)
+            return False
+        try:
+            fill(slot.view)
+            sums = checksums(self.layout, slot.view)
+        except BaseException:
+            self.tier.abort(slot, "store failed")
+            raise
+        header = make_header(ref, self.layout, sums, slot.generation, self.transport.incarnation)
+        self.tier.commit(slot, header)
+        self._history.note(
+            "store",
+            ref.key,
+            parent=ref.parent.hex(),
+            tenant=ref.tenant,
+            generation=slot.generation,
+            checksums=[digest.hex() for digest in sums],
+        )
+        if publish:
+            await self.publish([ref.key])
+        return True
+
+    async def publish(self, keys: Sequence[bytes], deadline_ns: int | None = None) -> bool:
+        """Tell the directory that this site has ``keys``, in one call.
+
+        Returns:
+            False if it could not be told; counted as ``directory``.
+        """
+        return await self._tell("publish", [key for key in keys if key in self.tier], deadline_ns)
+
+    async def drop(
+        self,
+        tier: Literal["dram"] = "dram",
+        keys: Sequence[bytes] | None = None,
+        deadline_ns: int | None = None,
+    ) -> int:
+        """Forget ``keys`` (or everything): first in the directory, then here.
+
+        Returns:
+            How many chunks were dropped.
+        """
+        if tier != "dram":
+            raise CacheError(f"there is no tier {tier!r}", "this site has: dram")
+        leaving = [key for key in (self.tier.keys() if keys is None else keys) if key in self.tier]
+        await self._tell("withdraw", leaving, deadline_ns)
+        dropped = self.tier.drop(leaving)
+        for key in dropped:
+            self._history.note("drop", key, tier=tier)
+        return len(dropped)
+
+    # -- accounts --------------------------------------------------------------
+
+    def stats(self) -> dict[str, Any]:
+        """Everything countable, JSON-ready, for the run folder."""
+        return {
+            "site": self.site,
+            "tier": self.tier.stats(),
+            "directory": self.directory.stats(),
+            "transport": self.transport.stats(),
+            "misses": dict(self.misses),
+            "served": dict(self._source.served),
+            "served_bytes": self._source.served_bytes,
+            "background": len(self._background),
+        }
+
+    def check_integrity(self, deep: bool = False) -> None:
+        """INV-5 for this site. Raises ``CacheError`` naming what does not balance."""
+        self.tier.check_integrity(deep)
+
+    # -- inside ----------------------------------------------------------------
+
+    def _miss(self, misses: Counter[str], cause: str, why: str, key: bytes | None = None) -> None:
+        misses[cause] += 1
+        if misses is not self.misses:
+            self.misses[cause] += 1
+        self._history.note("miss", key, cause=cause, reason=why)
+
+    def _evicted(self, key: bytes) -> None:
+        self._history.note("evict", key)
+        self._no_longer_here(key)
+
+    def _no_longer_here(self, key: bytes) -> None:
+        """Let the directory know soon; what goes at the same moment goes in one call."""
+        self._gone[key] = None
+        if self._telling is None or self._telling.done():
+            self._telling = self._spawn(self._tell_gone())
+
+    async def _tell_gone(self) -> None:
+        while self._gone:
+            keys = [key for key in self._gone if key not in self.tier]
+            self._gone.clear()
+            await self._tell("withdraw", keys)
+
+    async def _tell(
+        self,
+        op: Literal["publish", "withdraw"],
+        keys: Sequence[bytes],
+        deadline_ns: int | None = None,
+    ) -> bool:
+        if not keys:
+            return True
+        until = now_ns() + self._directory_ns if deadline_ns is None else deadline_ns
+        try:
+            if op == "publish":
+                await self.directory.publish(keys, until)
+            else:
+                await self.directory.withdraw(keys, until)
+        except CacheError as error:
+            self._miss(self.misses, "directory", f"{op}: {error.message}")
+            return False
+        for key in keys:
+            self._history.note(op, key)
+        return True
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._keep(task)
+        return task
+
+    def _keep(self, task: asyncio.Task[Any]) -> None:
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)

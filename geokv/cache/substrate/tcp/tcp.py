@@ -1,0 +1,136 @@
+"""The TCP transport of one site: its server and its peers."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from geokv.cache.keys import ChunkRef
+from geokv.cache.layout import ChunkLayout
+from geokv.cache.substrate.tcp.handshake import Identity
+from geokv.cache.substrate.tcp.pool import Peer
+from geokv.cache.substrate.tcp.server import KvServer
+from geokv.cache.substrate.tcp.sockets import SocketOptions
+from geokv.cache.substrate.transport import ChunkSource, Handler, Transfer
+from geokv.clock import now_ns
+from geokv.errors import CacheError, ConfigError, FetchError
+
+
+class TcpTransport:
+    """Implements ``substrate.transport.Transport`` over TCP.
+
+    Args:
+        site: name of this site, as its peers know it.
+        layout: must be equal on all sites; refused at the handshake if not.
+        secret: the deployment's, at least 16 bytes.
+        streams: data connections per peer (stripes).
+        in_flight: requests out at once on each stripe; 1 is one round trip a chunk.
+        options: of every socket, both sides.
+        incarnation: default is the clock, which grows from life to life.
+        nonce: source of unpredictable bytes for handshakes.
+        limits: ``KvServer``'s keyword limits.
+
+    Raises:
+        ConfigError: a number or the secret is impossible.
+    """
+
+    def __init__(
+        self,
+        site: str,
+        layout: ChunkLayout,
+        secret: bytes,
+        *,
+        streams: int = 4,
+        in_flight: int = 4,
+        options: SocketOptions | None = None,
+        incarnation: int | None = None,
+        nonce: Callable[[int], bytes] = secrets.token_bytes,
+        limits: Mapping[str, Any] | None = None,
+    ) -> None:
+        for name, value in (("streams", streams), ("in_flight", in_flight)):
+            if value < 1:
+                raise ConfigError(f"substrate.{name}: must be ≥ 1, got {value}")
+        self._me = Identity(
+            site, now_ns() if incarnation is None else incarnation, layout, secret, nonce
+        )
+        self._streams = streams
+        self._in_flight = in_flight
+        self._options = options or SocketOptions()
+        self._limits = dict(limits or {})
+        self._peers: dict[str, Peer] = {}
+        self._server: KvServer | None = None
+
+    @property
+    def incarnation(self) -> int:
+        return self._me.incarnation
+
+    async def serve(
+        self, host: str, port: int, source: ChunkSource, handlers: Mapping[str, Handler]
+    ) -> int:
+        """Listen; returns the port.
+
+        Raises:
+            CacheError: the address cannot be bound, or this site listens already.
+        """
+        if self._server is not None:
+            raise CacheError(f"site {self._me.site!r} listens already")
+        server = KvServer(self._me, source, handlers, self._options, **self._limits)
+        bound = await server.start(host, port)
+        self._server = server
+        return bound
+
+    def add_peer(self, site: str, host: str, port: int) -> None:
+        """Make another site known.
+
+        Raises:
+            CacheError: it is known, or it is this site.
+        """
+        if site in self._peers or site == self._me.site:
+            raise CacheError(f"peer {site!r} is known already")
+        self._peers[site] = Peer(
+            site, (host, port), self._me, self._options, self._streams, self._in_flight
+        )
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """Names of the sites that are known."""
+        return tuple(self._peers)
+
+    async def connect(self, site: str, deadline_ns: int) -> None:
+        await self._peer(site).connect(deadline_ns)
+
+    async def warm(self, site: str, n_bytes: int, deadline_ns: int) -> None:
+        await self._peer(site).warm(n_bytes, deadline_ns)
+
+    def submit(self, site: str, ref: ChunkRef, into: memoryview, deadline_ns: int) -> Transfer:
+        return self._peer(site).submit(ref, into, deadline_ns)
+
+    async def call(self, site: str, method: str, body: bytes, deadline_ns: int) -> bytes:
+        return await self._peer(site).call(method, body, deadline_ns)
+
+    def up(self, site: str) -> bool:
+        peer = self._peers.get(site)
+        return peer is not None and peer.up
+
+    def stats(self) -> dict[str, Any]:
+        """``server`` and ``peers``, as their own ``stats`` say; and the settings."""
+        return {
+            "incarnation": self.incarnation,
+            "streams": self._streams,
+            "in_flight": self._in_flight,
+            "server": self._server.stats() if self._server else {},
+            "peers": {name: peer.stats() for name, peer in self._peers.items()},
+        }
+
+    async def close(self) -> None:
+        for peer in self._peers.values():
+            await peer.close()
+        if self._server is not None:
+            await self._server.close()
+
+    def _peer(self, site: str) -> Peer:
+        peer = self._peers.get(site)
+        if peer is None:
+            raise FetchError("unreachable", f"site {site!r} is not a known peer")
+        return peer

@@ -1,0 +1,198 @@
+"""Frames: the control language of a connection.
+
+::
+
+    type u8 | version u8 | reserved u16 | body length u32 | sequence u64 | CRC-32 u32
+    body
+    MAC 16 (BLAKE2b keyed over header and body; absent before the session has keys)
+
+Chunk payload follows a CHUNK frame raw; its checksums are inside the MACed body. The
+CRC covers the 16 bytes before it: a length that a flipped bit made huge is found
+before anybody waits for so many bytes. It does not replace the MAC.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+import zlib
+from enum import IntEnum
+from typing import TypeVar
+
+import msgspec
+
+from geokv.errors import RecordError
+
+Message = TypeVar("Message", bound=msgspec.Struct)
+
+VERSION = 1
+MAC_BYTES = 16
+MAX_BODY_BYTES = 1024 * 1024
+MAX_HANDSHAKE_BYTES = 16 * 1024
+_HEAD = struct.Struct("!BBHIQ")
+HEAD_BYTES = _HEAD.size + 4
+
+
+class Kind(IntEnum):
+    """What a frame is."""
+
+    HELLO = 1
+    CHALLENGE = 2
+    PROOF = 3
+    READY = 4
+    REFUSED = 5
+    GET = 16
+    CHUNK = 17
+    MISS = 18
+    WARM = 19
+    FILL = 20
+    CALL = 21
+    REPLY = 22
+
+
+class Get(msgspec.Struct, frozen=True, array_like=True):
+    """Send me this chunk."""
+
+    id: int
+    key: bytes
+    tenant: str
+
+
+class Miss(msgspec.Struct, frozen=True, array_like=True):
+    """I will not, and why."""
+
+    id: int
+    cause: str
+
+
+class Warm(msgspec.Struct, frozen=True, array_like=True):
+    """Send me so many bytes of filler; the answer is FILL with the same content."""
+
+    id: int
+    n_bytes: int
+
+
+class Call(msgspec.Struct, frozen=True, array_like=True):
+    """Run a handler."""
+
+    id: int
+    method: str
+    body: bytes
+
+
+class Reply(msgspec.Struct, frozen=True, array_like=True):
+    """What the handler said; ``error`` is empty if it went well."""
+
+    id: int
+    error: str
+    body: bytes
+
+
+_CHUNK_ID = struct.Struct("!Q")
+
+
+def chunk_body(id_: int, header: bytes) -> bytes:
+    """Body of a CHUNK frame: request id and packed record header."""
+    return _CHUNK_ID.pack(id_) + header
+
+
+def split_chunk(body: bytes) -> tuple[int, memoryview]:
+    """Request id and packed header of a CHUNK body.
+
+    Raises:
+        RecordError: too short to hold an id.
+    """
+    if len(body) < _CHUNK_ID.size:
+        raise RecordError("CHUNK frame without a request id")
+    return _CHUNK_ID.unpack_from(body)[0], memoryview(body)[_CHUNK_ID.size :]
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """Body of a frame."""
+    return msgspec.msgpack.encode(message)
+
+
+def decode(body: bytes, kind: type[Message]) -> Message:
+    """Message in a frame's body.
+
+    Raises:
+        RecordError: the body is not such a message.
+    """
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RecordError(f"not a {kind.__name__} message ({error})") from None
+
+
+class FrameCodec:
+    """Sequence numbers and MACs of both directions of one connection.
+
+    Args:
+        keys: (to send with, to receive with), or ``None`` before the handshake's end.
+    """
+
+    def __init__(self, keys: tuple[bytes, bytes] | None = None) -> None:
+        self._send_key, self._receive_key = keys or (b"", b"")
+        self._sent = 0
+        self._received = 0
+
+    @property
+    def mac_bytes(self) -> int:
+        return MAC_BYTES if self._receive_key else 0
+
+    def pack(self, kind: Kind, body: bytes) -> bytes:
+        """A whole frame, with the next sequence number.
+
+        Raises:
+            RecordError: the body is longer than a frame may be.
+        """
+        if len(body) > MAX_BODY_BYTES:
+            raise RecordError(f"a frame of {len(body)} bytes, more than {MAX_BODY_BYTES}")
+        head = _HEAD.pack(kind, VERSION, 0, len(body), self._sent)
+        self._sent += 1
+        frame = head + struct.pack("!I", zlib.crc32(head)) + body
+        return frame + _mac(self._send_key, frame) if self._send_key else frame
+
+    def head(self, data: bytes | bytearray | memoryview) -> tuple[Kind, int]:
+        """Kind and body length from the first ``HEAD_BYTES`` of a frame.
+
+        Raises:
+            RecordError: not the frame that must come next.
+        """
+        kind, version, reserved, length, sequence = _HEAD.unpack_from(data)
+        (crc,) = struct.unpack_from("!I", data, _HEAD.size)
+        if crc != zlib.crc32(data[: _HEAD.size]):
+            raise RecordError("a frame header is damaged")
+        if version != VERSION or reserved:
+            raise RecordError(f"frame version {version}, this code speaks {VERSION}")
+        limit = MAX_BODY_BYTES if self._receive_key else MAX_HANDSHAKE_BYTES
+        if length > limit:
+            raise RecordError(f"a frame of {length} bytes, more than {limit}")
+        if sequence != self._received:
+            raise RecordError(f"frame {sequence} came where {self._received} must")
+        try:
+            known = Kind(kind)
+        except ValueError:
+            raise RecordError(f"unknown frame kind {kind}") from None
+        if (known < Kind.GET) != (not self._receive_key):
+            raise RecordError(f"a {known.name} frame at the wrong time")
+        self._received += 1
+        return known, length
+
+    def body(self, head: bytes, rest: bytes) -> bytes:
+        """Body from what follows the head, its MAC checked.
+
+        Raises:
+            RecordError: damaged or forged.
+        """
+        if not self._receive_key:
+            return rest
+        body, mac = rest[:-MAC_BYTES], rest[-MAC_BYTES:]
+        if not hmac.compare_digest(_mac(self._receive_key, head + body), mac):
+            raise RecordError("a frame is damaged or forged")
+        return body
+
+
+def _mac(key: bytes, data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=MAC_BYTES, key=key).digest()

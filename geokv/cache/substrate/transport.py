@@ -1,0 +1,142 @@
+"""What the cache asks of a transport.
+
+The shape is NIXL's, cut to what a site needs: named agents (sites) that load each
+other's addresses, memory that belongs to the caller, a posted transfer as a handle
+with a state, and an explicit end. A transfer reads a chunk by key into the caller's
+memory; nothing is promised about that memory until the transfer is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from geokv.cache.keys import ChunkRef
+from geokv.cache.record import ChunkHeader
+
+TransferState = Literal["queued", "active", "done", "error"]
+
+
+@dataclass(eq=False)
+class Transfer:
+    """One chunk on its way here.
+
+    Attributes:
+        into: memory for the real KV, ``layout.real_bytes`` long.
+        done: the verified header, or ``FetchError``. Cancelling it while the
+            transfer is active closes the connection it runs on.
+        stripe: connection it ran on, -1 before it was sent.
+    """
+
+    ref: ChunkRef
+    into: memoryview
+    deadline_ns: int
+    done: asyncio.Future[ChunkHeader]
+    state: TransferState = "queued"
+    stripe: int = -1
+    requested_ns: int = 0
+    first_byte_ns: int = 0
+    last_byte_ns: int = 0
+    verified_ns: int = 0
+
+
+@dataclass
+class Served:
+    """What a source lends to the server for one answer.
+
+    Args:
+        header: packed record header.
+        pieces: the payload in wire order, ``[real of group 0, filler of group 0, …]``.
+        lease_ns: after which the server must stop sending.
+        release: called exactly once, when no byte will be read any more.
+    """
+
+    header: bytes
+    pieces: list[memoryview]
+    lease_ns: int
+    release: Callable[[], None]
+
+
+class ChunkSource(Protocol):
+    """The serving side's view of a site's cache."""
+
+    def open(self, key: bytes, tenant: str, peer: str) -> Served | str:
+        """Pin a chunk for ``peer``, or the cause why not (``absent``, ``foreign``)."""
+
+    def closed(self, key: bytes, peer: str, sent_bytes: int, cause: str) -> None:
+        """An answer ended; ``cause`` is empty if all of it was sent."""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks, as proved in the handshake."""
+
+    site: str
+    incarnation: int
+
+
+Handler = Callable[[Caller, bytes], Awaitable[bytes]]
+
+
+@dataclass
+class PeerState:
+    """What is known of another site."""
+
+    site: str
+    host: str
+    port: int
+    incarnation: int = 0
+    open_streams: int = 0
+    down: bool = False
+    causes: Mapping[str, int] = field(default_factory=dict)
+
+
+class Transport(Protocol):
+    """Both sides of one site's substrate."""
+
+    @property
+    def incarnation(self) -> int:
+        """Of this site's process; greater than that of any earlier life."""
+
+    async def serve(
+        self, host: str, port: int, source: ChunkSource, handlers: Mapping[str, Handler]
+    ) -> int:
+        """Listen; returns the port (useful when 0 was asked).
+
+        Raises:
+            CacheError: the address cannot be bound.
+        """
+
+    def add_peer(self, site: str, host: str, port: int) -> None:
+        """Make another site known; nothing is connected yet."""
+
+    async def connect(self, site: str, deadline_ns: int) -> None:
+        """Open every connection to ``site``.
+
+        Raises:
+            FetchError: ``unreachable``, ``timeout``, ``unauthorised`` or ``mismatch``.
+        """
+
+    async def warm(self, site: str, n_bytes: int, deadline_ns: int) -> None:
+        """Pull ``n_bytes`` of filler over every data connection at once."""
+
+    def submit(self, site: str, ref: ChunkRef, into: memoryview, deadline_ns: int) -> Transfer:
+        """Post a read; connections are opened when none is."""
+
+    async def call(self, site: str, method: str, body: bytes, deadline_ns: int) -> bytes:
+        """One small request to a handler of ``site``.
+
+        Raises:
+            FetchError: no answer in time, or the handler refused.
+        """
+
+    def up(self, site: str) -> bool:
+        """False while a site that did not answer is left alone."""
+
+    def stats(self) -> dict[str, Any]:
+        """Counters and socket state, for the run folder."""
+
+    async def close(self) -> None:
+        """Close every socket; every open transfer ends in ``FetchError``."""
