@@ -14,6 +14,7 @@ providing site is not: it was done before, for another request. Form after Split
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -59,8 +60,8 @@ def constants(energy: Energy, profile: Mapping[str, Any]) -> Constants:
     """The scenario's own numbers, else the GPU profile's watts, else published ones.
 
     Args:
-        profile: the manifest's; ``watts`` maps idle, prefill, decode to a number or to
-            ``{value, source, range: [low, high]}``.
+        profile: the manifest's; its ``watts`` maps idle, prefill and decode to numbers,
+            ``range`` to words such as ``idle 60-80, prefill 600-700`` and ``source``.
 
     Raises:
         RunError: a wattage in the profile that is not one.
@@ -71,7 +72,7 @@ def constants(energy: Energy, profile: Mapping[str, Any]) -> Constants:
         phase = name.removesuffix("_w")
         own = getattr(energy.gpu, name)
         said = watts.get(phase, watts.get(name))
-        gpu[name] = own or (default if said is None else _from_profile(phase, said))
+        gpu[name] = own or (default if said is None else _from_profile(phase, said, watts))
     return Constants(
         **gpu, end_w=energy.link.end_w, transfer_pj_per_bit=energy.link.transfer_pj_per_bit
     )
@@ -108,15 +109,12 @@ def mean_joules(parts: Sequence[Joules]) -> Joules | None:
     )
 
 
-def _from_profile(phase: str, said: Any) -> Constant:
-    if isinstance(said, Mapping):
-        value = said.get("value")
-        low, high = said.get("range") or (value, value)
-        data: Any = {"value": value, "low": low, "high": high, "source": said.get("source", "")}
-    else:
-        data = {"value": said, "low": said, "high": said, "source": "GPU profile"}
+def _from_profile(phase: str, value: Any, watts: Mapping[str, Any]) -> Constant:
+    found = re.search(rf"\b{phase} ([0-9.]+)-([0-9.]+)", str(watts.get("range", "")))
+    low, high = (float(found[1]), float(found[2])) if found else (value, value)
+    source = f"GPU profile: {watts.get('source', 'no source given')}"
     try:
-        return Constant.model_validate(data)
+        return Constant.model_validate({"value": value, "low": low, "high": high, "source": source})
     except ValidationError as error:
         raise RunError(
             f"manifest.json: profile.watts.{phase}: not a wattage ({error.errors()[0]['msg']})"

@@ -30,10 +30,7 @@ def render(summary: dict[str, Any]) -> RenderableType:
         *(Text(line, style="dim") for line in words.header(summary)),
         _table(summary),
     ]
-    legend = (
-        "TTFT: median · change: of the gain, against 0 km · bound: of a remote hit · "
-        "proxy J: energy of a request"
-    )
+    legend = "TTFT: median · change: of the gain, vs 0 km · proxy J: energy per request"
     if any(cell["out_of_range"] for cell in summary["cells"]):
         legend += " · *: out of range"
     parts.append(Text(legend, style="dim"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -63,8 +62,7 @@ class Panels:
             f"{ran['clock']} clock · kernel {ran['kernel']} · seed {ran['seed']} · "
             f"n = {ran['requests']}"
         )
-        about = "\n".join(textwrap.wrap(about, 118))
-        self.figure.text(0.085, 0.895, about, fontsize=8, color=MUTED, va="center")
+        self.figure.text(0.085, 0.895, _wrapped(about), fontsize=8, color=MUTED, va="center")
         return self.figure
 
 
@@ -79,3 +77,15 @@ def _km(cell: dict[str, Any]) -> float:
 
 def _steps(cells: list[dict[str, Any]]) -> list[float]:
     return [float(index) for index in range(len(cells))]
+
+
+def _wrapped(text: str, width: int = 118) -> str:
+    """Lines of at most ``width`` characters, broken between facts only."""
+    lines = [""]
+    for fact in text.split(" · "):
+        joined = f"{lines[-1]} · {fact}" if lines[-1] else fact
+        if len(joined) > width:
+            lines.append(fact)
+        else:
+            lines[-1] = joined
+    return "\n".join(lines)

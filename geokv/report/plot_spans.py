@@ -43,7 +43,7 @@ def draw(summary: dict[str, Any]) -> Figure | None:
         handlelength=1.0, handleheight=1.0, columnspacing=1.4, fontsize=9,
     )  # fmt: skip
     panels.left.set_ylim(bottom=0)
-    title = f"{summary['scenario']['title']}: where a remote hit's time goes"
+    title = "Where the time to first token of a remote hit goes"
     return panels.finish(title, summary, "span, ms (median of each)")
 
 

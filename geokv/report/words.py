@@ -69,14 +69,15 @@ def other_settings(summary: dict[str, Any]) -> list[str]:
 def header(summary: dict[str, Any]) -> list[str]:
     """What ran and what it stands for, in a few lines."""
     ran = summary["ran"]
-    charged = "GPU time charged" if ran["compute"] == "charged" else "GPU time real"
-    scale = "full size" if ran["byte_scale"] == 1 else "bytes and rates ÷ S"
+    scale = ran["byte_scale"]
+    size = "full size" if scale == 1 else f"bytes and rates ÷ {scale}"
     return [
-        f"{ran['model']} ran and stands for {ran['stands_for']} ({charged}) · "
-        f"S = {ran['byte_scale']} ({scale}) · {ran['clock']} clock · "
-        f"kernel {ran['kernel']} · seed {ran['seed']}",
+        f"{ran['model']} ran, stands for {ran['stands_for']} · GPU time {ran['compute']} · "
+        f"S = {scale}: {size}",
+        f"{ran['clock']} clock · kernel {ran['kernel']} · seed {ran['seed']} · "
+        f"{ran['requests']} requests per cell and arm",
         f"prefix {ran['prefix_tokens']:,} + question {ran['question_tokens']:,} tokens · "
-        f"{ran['requests']} requests per cell and arm · chunks of {ran['chunk_tokens']} tokens, "
+        f"chunks of {ran['chunk_tokens']} tokens, "
         f"{ran['streams']} streams × {ran['in_flight']} in flight",
     ]
 
