@@ -189,8 +189,8 @@ class Lab:
             self._build_link(link, index)
         for site in self.plan.sites:
             self._set_routes(self.plan, site)
-        for (kind, name), link in self._netlinks.items():
-            link.wait_up(*self._interfaces(kind, name))
+        for (kind, name), netlink in self._netlinks.items():
+            netlink.wait_up(*self._interfaces(kind, name))
 
     def _interfaces(self, kind: str, name: str) -> list[str]:
         if kind == "access":
