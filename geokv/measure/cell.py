@@ -148,7 +148,11 @@ def _rtt(checks: list[LinkRecord], on_path: list[str]) -> int | None:
     """Sum over the path of each link's mean of before and after."""
     total = 0
     for link in on_path:
-        seen = [check.rtt_measured_ns for check in checks if check.link == link]
+        seen = [
+            check.rtt_measured_ns
+            for check in checks
+            if check.link == link and check.rtt_measured_ns is not None
+        ]
         if not seen:
             return None
         total += (sum(seen) + len(seen) // 2) // len(seen)
@@ -160,6 +164,8 @@ def _goodput(checks: list[LinkRecord], on_path: list[str]) -> float | None:
     ratios = [
         check.goodput_measured_bps / check.goodput_asked_bps
         for check in checks
-        if check.link in on_path and check.goodput_asked_bps > 0
+        if check.link in on_path
+        and check.goodput_measured_bps is not None
+        and check.goodput_asked_bps > 0
     ]
     return min(ratios) if ratios else None

@@ -66,17 +66,25 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class LinkRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One self-check of one link."""
+    """One self-check of one link. None is what the check could not measure."""
 
     link: str
     phase: Literal["before", "after"]
     rtt_asked_ns: int
-    rtt_measured_ns: int
+    rtt_measured_ns: int | None
     goodput_asked_bps: int
-    goodput_measured_bps: int
+    goodput_measured_bps: int | float | None
+    """TCP payload, the worse direction."""
     drops: int
     ok: bool
     problems: list[str]
+    rtt_expected_ns: int | None = None
+    """Asked, plus the probe's own time on the wire: what the check compared."""
+    rtt_p99_ns: int | None = None
+    jitter_measured_ns: int | None = None
+    loss_measured: float | None = None
+    goodput_forward_bps: float | None = None
+    goodput_backward_bps: float | None = None
 
 
 class PathRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -209,6 +209,17 @@ def test_a_link_that_was_not_checked_after_the_cell_is_no_valid_cell(tmp_path: P
     assert summary["cells"][1]["problems"] == ["link a-b was not checked after the cell"]
 
 
+def test_a_silent_link_is_void_without_a_number(tmp_path: Path) -> None:
+    run = Run()
+    for check in run.cells[1]["links"]:
+        check.update(rtt_measured_ns=None, goodput_measured_bps=None, ok=False)
+        check.update(problems=["no probe came back"])
+    summary = summarise(run.write(tmp_path))
+    assert summary["verdict"] == "invalid"
+    assert summary["cells"][1]["rtt_measured_ms"] is None
+    assert summary["cells"][1]["goodput_ratio"] is None
+
+
 def test_low_goodput_is_invalid_not_fail(tmp_path: Path) -> None:
     run = Run()
     run.cells[1]["links"][0]["goodput_measured_bps"] = 22_000_000_000
