@@ -95,7 +95,8 @@ class Engine:
             reuse: False ignores what is cached.
 
         Raises:
-            EngineError: an empty prompt, or one the model has no room to answer.
+            EngineError: an empty prompt, one the model has no room to answer, or an
+                unknown token.
         """
         limit = self.model.config.max_tokens
         if not tokens:
@@ -104,6 +105,11 @@ class Engine:
             raise EngineError(
                 f"the prompt has {len(tokens)} tokens, {self.model.config.name} takes "
                 f"{limit - 1} and an answer"
+            )
+        vocab = self.model.config.vocab_size
+        if min(tokens) < 0 or max(tokens) >= vocab:
+            raise EngineError(
+                f"token ids must be in 0 … {vocab - 1}, got {min(tokens)} … {max(tokens)}"
             )
         seq = Sequence(list(tokens), root, len(tokens))
         if reuse:

@@ -40,8 +40,14 @@ _LOGIT_SPREAD = 4.0
 
 def make_tiny(seed: int = 0, dtype: torch.dtype = torch.float32) -> LlamaModel:
     """Build the model; equal seeds give equal weights and fingerprints on every machine."""
+    return random_model(TINY, seed, dtype)
+
+
+def random_model(
+    config: ModelConfig, seed: int = 0, dtype: torch.dtype = torch.float32
+) -> LlamaModel:
+    """A model of any shape (without biases and QK-norm) with the scale described above."""
     random = np.random.Generator(np.random.PCG64(seed))
-    config = TINY
     hidden, inner = config.hidden_size, config.intermediate_size
     queries, cached = config.heads * config.head_dim, config.kv_heads * config.head_dim
 

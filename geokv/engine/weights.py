@@ -87,7 +87,10 @@ def _open(folder: Path) -> Iterator[_Tensors]:
     index = folder / _INDEX
     sharded = index.is_file()
     if sharded:
-        places = {str(k): str(v) for k, v in dict(read_json(index)["weight_map"]).items()}
+        placed = read_json(index).get("weight_map")
+        if not isinstance(placed, dict):
+            raise EngineError(f"{index}: has no weight_map")
+        places = {str(name): str(file) for name, file in placed.items()}
     elif (folder / _SINGLE).is_file():
         places = {}
     else:
