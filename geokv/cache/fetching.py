@@ -87,7 +87,7 @@ class Fetcher:
         except BaseException:
             await self._give_up(steps)
             raise
-        self._leave(steps, sent)
+        await self._leave(steps, sent)
         return outcome
 
     def _count(self, outcome: Outcome, arrival: _Arrival) -> None:
@@ -192,18 +192,21 @@ class Fetcher:
 
     # -- ending early ----------------------------------------------------------
 
-    def _leave(self, steps: list[_Step], sent: dict[int, Transfer]) -> None:
+    async def _leave(self, steps: list[_Step], sent: dict[int, Transfer]) -> None:
         """The prefix has ended: what is not asked for yet never will be; answers under
         way are let in, because closing their connections would cost more."""
+        ended = []
         for i, step in enumerate(steps):
             if isinstance(step, _Arrival):
                 step.entry.release()
             elif isinstance(step, asyncio.Task):
+                step.add_done_callback(_release)
                 if not step.done() and (i not in sent or sent[i].state == "queued"):
                     step.cancel()
-                if not step.done():
+                    ended.append(step)
+                elif not step.done():
                     self._keep(step)
-                step.add_done_callback(_release)
+        await asyncio.gather(*ended, return_exceptions=True)
 
     async def _give_up(self, steps: list[_Step]) -> None:
         tasks = [step for step in steps if isinstance(step, asyncio.Task)]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal
 
 from geokv.cache.fetching import Fetcher, OnChunk
@@ -110,15 +110,15 @@ class SharedCache:
                 (``unauthorised``) or has another chunk layout (``mismatch``). Peers
                 that are merely down now are tried again when they are needed.
         """
-        results = await asyncio.gather(
-            *(self.transport.connect(peer, deadline_ns) for peer in self._peers),
-            return_exceptions=True,
-        )
-        errors = [result for result in results if isinstance(result, BaseException)]
-        if errors:
-            errors.sort(key=lambda e: getattr(e, "cause", "") not in {"unauthorised", "mismatch"})
-            raise errors[0]
-        await self.directory.join(deadline_ns)
+        await self._to_all_peers(self.transport.connect, deadline_ns)
+
+    async def reconnect(self, deadline_ns: int) -> None:
+        """Replace all connections, so that nothing learnt on an earlier path remains.
+
+        Raises:
+            FetchError: as ``connect``.
+        """
+        await self._to_all_peers(self.transport.reconnect, deadline_ns)
 
     async def warm(self, n_bytes: int, deadline_ns: int) -> None:
         """Pull ``n_bytes`` of filler over every data connection of every peer.
@@ -308,6 +308,18 @@ class SharedCache:
         self.tier.check_integrity(deep)
 
     # -- inside ----------------------------------------------------------------
+
+    async def _to_all_peers(
+        self, connect: Callable[[str, int], Awaitable[None]], deadline_ns: int
+    ) -> None:
+        results = await asyncio.gather(
+            *(connect(peer, deadline_ns) for peer in self._peers), return_exceptions=True
+        )
+        errors = [result for result in results if isinstance(result, BaseException)]
+        if errors:
+            errors.sort(key=lambda e: getattr(e, "cause", "") not in {"unauthorised", "mismatch"})
+            raise errors[0]
+        await self.directory.join(deadline_ns)
 
     def _miss(self, misses: Counter[str], cause: str, why: str, key: bytes | None = None) -> None:
         misses[cause] += 1

@@ -119,6 +119,9 @@ class Transport(Protocol):
             FetchError: ``unreachable``, ``timeout``, ``unauthorised`` or ``mismatch``.
         """
 
+    async def reconnect(self, site: str, deadline_ns: int) -> None:
+        """Replace every connection to ``site`` by a new one."""
+
     async def warm(self, site: str, n_bytes: int, deadline_ns: int) -> None:
         """Pull ``n_bytes`` of filler over every data connection at once."""
 

@@ -121,6 +121,12 @@ class Peer:
         self._down_until_ns = now_ns() + self._pause_ns
         self._pause_ns = min(2 * self._pause_ns, _LONGEST_PAUSE_NS)
 
+    def _strike(self) -> None:
+        """A deadline passed without one byte from the peer."""
+        self._strikes += 1
+        if self._strikes >= _STRIKES and self.up:
+            self._pause()
+
     def _changed(self, stream: Stream) -> None:
         error = stream.error
         if error is None:
@@ -128,9 +134,7 @@ class Peer:
         elif self._streams.get(stream.stripe) is stream:
             del self._streams[stream.stripe]
             if error.cause == "timeout" and stream.silent:
-                self._strikes += 1
-                if self._strikes >= _STRIKES:
-                    self._pause()
+                self._strike()
         self._pump()
 
     # -- chunks ----------------------------------------------------------------
@@ -156,6 +160,8 @@ class Peer:
 
     def _expire(self, transfer: Transfer) -> None:
         if transfer.state == "queued":
+            if not self._data_streams():
+                self._strike()
             self._refuse(transfer, FetchError("timeout", f"no turn at {self.site} by the deadline"))
 
     def _refuse(self, transfer: Transfer, error: FetchError) -> None:
@@ -211,6 +217,16 @@ class Peer:
             self._refuse(transfer, error)
 
     # -- the rest --------------------------------------------------------------
+
+    async def reconnect(self, deadline_ns: int) -> None:
+        """Close every connection and open new ones, which know nothing of the old path.
+
+        Raises:
+            FetchError: the first thing that went wrong.
+        """
+        old, self._streams = list(self._streams.values()), {}
+        await asyncio.gather(*(stream.close() for stream in old))
+        await self.connect(deadline_ns)
 
     async def warm(self, n_bytes: int, deadline_ns: int) -> None:
         """Pull filler over every data stripe at once, to open congestion windows.

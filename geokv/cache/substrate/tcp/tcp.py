@@ -100,6 +100,9 @@ class TcpTransport:
     async def connect(self, site: str, deadline_ns: int) -> None:
         await self._peer(site).connect(deadline_ns)
 
+    async def reconnect(self, site: str, deadline_ns: int) -> None:
+        await self._peer(site).reconnect(deadline_ns)
+
     async def warm(self, site: str, n_bytes: int, deadline_ns: int) -> None:
         await self._peer(site).warm(n_bytes, deadline_ns)
 

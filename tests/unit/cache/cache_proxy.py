@@ -1,0 +1,107 @@
+"""A TCP proxy on loopback that damages the stream at a chosen byte.
+
+It stands for the wire: corruption is injected between the sites, never inside them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import Literal
+
+Damage = Literal["flip", "cut", "stall", "slow"]
+
+
+@dataclass
+class _Armed:
+    damage: Damage
+    offset: int
+    fired: bool = False
+
+
+class Proxy:
+    """Forwards ``port`` to ``target_port``; damages bytes from the server to the client.
+
+    ``arm`` counts offsets from the moment it is called, over all connections together,
+    so a test arms it while the connections are idle and uses one data stream.
+    """
+
+    def __init__(self, target_port: int) -> None:
+        self.target_port = target_port
+        self.port = 0
+        self.fired = 0
+        self.forwarded_bytes = 0
+        self._armed: _Armed | None = None
+        self._seen = 0
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def start(self) -> Proxy:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    def arm(self, damage: Damage, offset: int = 0) -> None:
+        self._armed = _Armed(damage, offset)
+        self._seen = 0
+
+    def disarm(self) -> None:
+        self._armed = None
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        try:
+            there_reader, there = await asyncio.open_connection("127.0.0.1", self.target_port)
+        except ConnectionRefusedError:
+            writer.close()
+            return
+        self._writers.append(there)
+        for source, sink, damaged in ((reader, there, False), (there_reader, writer, True)):
+            task = asyncio.get_running_loop().create_task(self._pump(source, sink, damaged))
+            self._tasks.add(task)
+
+    async def _pump(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, damaged: bool
+    ) -> None:
+        try:
+            while data := await source.read(16384):
+                if damaged:
+                    data = await self._damage(data)
+                self.forwarded_bytes += len(data)
+                sink.write(data)
+                await sink.drain()
+        except (ConnectionError, EOFError):
+            pass
+        finally:
+            sink.close()
+
+    async def _damage(self, data: bytes) -> bytes:
+        armed, start = self._armed, self._seen
+        self._seen += len(data)
+        if armed is None or not start <= armed.offset < self._seen:
+            if armed is not None and armed.fired and armed.damage == "slow":
+                await asyncio.sleep(0.02)
+            return data
+        armed.fired = True
+        self.fired += 1
+        at = armed.offset - start
+        if armed.damage == "flip":
+            return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
+        if armed.damage == "cut":
+            raise EOFError
+        if armed.damage == "stall":
+            await asyncio.sleep(3600)
+        return data
