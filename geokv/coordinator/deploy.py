@@ -1,0 +1,80 @@
+"""From a scenario and a built lab to settings of each site."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from geokv.lab.build import Lab
+from geokv.scenario import Scenario
+from geokv.scenario.directory import CentralDirectory
+from geokv.site.settings import Peer, SiteSettings, Tenant
+
+API_PORT = 8000
+KV_PORT = 7000
+TENANT = "tenant-0"
+
+
+def run_secret(scenario: Scenario, purpose: str) -> bytes:
+    """32 bytes derived from the scenario: a run is repeatable to its last nonce.
+
+    The network of a lab is private to the run; a deployment that is not a lab takes
+    its secret from its operator.
+    """
+    return hashlib.blake2b(
+        f"{scenario.hash}/{scenario.seed}/{purpose}".encode(), digest_size=32
+    ).digest()
+
+
+def tenants(scenario: Scenario) -> tuple[Tenant, ...]:
+    """The tenants of a run with their keys."""
+    key = "sk-" + run_secret(scenario, "api-key").hex()[:40]
+    return (Tenant(TENANT, key, run_secret(scenario, "salt")),)
+
+
+def site_settings(
+    scenario: Scenario, lab: Lab, control: Path, records: Path, part: str
+) -> list[SiteSettings]:
+    """Settings of every site of the lab.
+
+    Args:
+        control: folder of the control sockets, private to this user.
+        records: where sites write their history; ``part`` keeps VMs of a run apart.
+    """
+    deployment, cache = scenario.deployment, scenario.cache
+    directory = cache.directory
+    names = list(scenario.topology.sites)
+    control.mkdir(parents=True, exist_ok=True)
+    os.chmod(control, 0o700)
+    return [
+        SiteSettings(
+            name=name,
+            host=lab.address(name),
+            api_port=API_PORT,
+            kv_port=KV_PORT,
+            control_socket=str(control / f"{name}.sock"),
+            history_path=str(records / f"history-{name}-{part}.jsonl"),
+            peers={other: Peer(lab.address(other), KV_PORT) for other in names if other != name},
+            tenants=tenants(scenario),
+            secret=run_secret(scenario, "sites"),
+            incarnation=1,
+            directory_site=directory.site if isinstance(directory, CentralDirectory) else None,
+            model=deployment.model,
+            seed=scenario.seed,
+            stands_for=deployment.stands_for,
+            compute=deployment.compute,
+            threaded=scenario.clock == "wall",
+            byte_scale=deployment.byte_scale,
+            block_tokens=deployment.block_tokens,
+            chunk_tokens=deployment.chunk_tokens,
+            layer_groups=deployment.layer_groups,
+            device_bytes=deployment.device_bytes,
+            dram_bytes=deployment.dram_bytes,
+            streams=cache.substrate.streams,
+            in_flight=cache.substrate.in_flight,
+            fetch_deadline_s=cache.substrate.deadline,
+            request_deadline_s=scenario.workload.deadline,
+        )
+        for name in names
+    ]

@@ -1,0 +1,187 @@
+"""The processes of a run: one per site and one client per asking site.
+
+A forkserver imports torch and the web stack once (seconds of page faults in the VM);
+every process is a fork of it that enters its namespace and starts in milliseconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from geokv.clock import now_ns
+from geokv.coordinator.client import Question, Reply, run_client
+from geokv.errors import RunError
+from geokv.lab.enter import enter_netns
+from geokv.site.settings import SiteSettings
+from geokv.units import NS_PER_S
+
+_PR_SET_PDEATHSIG = 1
+_START_DEADLINE_S = 60.0
+_LOOK_EVERY_S = 0.01
+
+
+class SiteHandle:
+    """A running site: its process and its control socket.
+
+    Raises:
+        RunError: from every call, when the site has died or answers with an error.
+    """
+
+    def __init__(self, settings: SiteSettings, process: ForkServerProcess) -> None:
+        self.settings = settings
+        self.process = process
+        transport = httpx.HTTPTransport(uds=settings.control_socket)
+        self._http = httpx.Client(
+            transport=transport, base_url="http://control", timeout=600, trust_env=False
+        )
+
+    def post(self, path: str, **body: Any) -> dict[str, Any]:
+        """One control command."""
+        return self._call("POST", path, body)
+
+    def get(self, path: str) -> dict[str, Any]:
+        """One thing collected."""
+        return self._call("GET", path, None)
+
+    def close(self) -> None:
+        """Ask the process to end, then make it."""
+        self._http.close()
+        self.process.terminate()
+        self.process.join(timeout=10)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+
+    def _call(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+        try:
+            response = self._http.request(method, path, json=body)
+        except httpx.HTTPError as error:
+            state = "runs" if self.process.is_alive() else f"ended ({self.process.exitcode})"
+            raise RunError(
+                f"site {self.settings.name} does not answer {path}: {error}; its process {state}"
+            ) from None
+        data: dict[str, Any] = response.json()
+        if response.status_code != 200:
+            raise RunError(
+                f"site {self.settings.name}: {path}: {data['error']}", data.get("hint", "")
+            )
+        return data
+
+
+class ClientHandle:
+    """A running load client."""
+
+    def __init__(self, process: ForkServerProcess, orders: Connection) -> None:
+        self.process = process
+        self._orders = orders
+
+    def ask(self, question: Question) -> Reply:
+        """Send one question and wait for the reply, at most a little past its deadline.
+
+        Raises:
+            RunError: the client process did not reply.
+        """
+        try:
+            self._orders.send(question)
+            if self._orders.poll(question.deadline_s + 5):
+                reply = self._orders.recv()
+                assert isinstance(reply, Reply)
+                return reply
+        except (EOFError, OSError) as error:
+            raise RunError(f"the load client ended: {error}") from None
+        raise RunError(f"the load client gave no reply to {question.request_id}")
+
+    def close(self) -> None:
+        """End the process."""
+        self._orders.close()
+        self.process.join(timeout=10)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+
+
+class Fleet:
+    """Starts processes into namespaces; a context manager that ends them all."""
+
+    def __init__(self) -> None:
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["geokv.coordinator.preload"])
+        self.sites: dict[str, SiteHandle] = {}
+        self.clients: dict[str, ClientHandle] = {}
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for client in self.clients.values():
+            client.close()
+        for site in self.sites.values():
+            site.close()
+
+    def start_site(self, settings: SiteSettings, netns: str) -> None:
+        """Fork one site into ``netns``; ``wait_ready`` says when it serves."""
+        process = self._context.Process(
+            target=_site_main, args=(settings, netns), name=f"site-{settings.name}", daemon=True
+        )
+        process.start()
+        self.sites[settings.name] = SiteHandle(settings, process)
+
+    def start_client(self, site: str, netns: str) -> None:
+        """Fork one load client into a site's access namespace."""
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(
+            target=_client_main, args=(netns, theirs), name=f"client-{site}", daemon=True
+        )
+        process.start()
+        theirs.close()
+        self.clients[site] = ClientHandle(process, ours)
+
+    def wait_ready(self) -> None:
+        """Wait until every site's control socket exists.
+
+        Raises:
+            RunError: a site ended or did not come up; carries its own error.
+        """
+        deadline_ns = now_ns() + round(_START_DEADLINE_S * NS_PER_S)
+        for name, site in self.sites.items():
+            path = Path(site.settings.control_socket)
+            while not path.exists():
+                site.process.join(timeout=_LOOK_EVERY_S)
+                if not site.process.is_alive():
+                    raise RunError(f"site {name} could not start: {_last_words(site)}")
+                if now_ns() > deadline_ns:
+                    raise RunError(f"site {name} was not ready after {_START_DEADLINE_S:g} s")
+
+
+def _last_words(site: SiteHandle) -> str:
+    path = Path(site.settings.control_socket + ".error")
+    return path.read_text() if path.exists() else f"exit status {site.process.exitcode}"
+
+
+def _site_main(settings: SiteSettings, netns: str) -> None:
+    _die_with_parent()
+    enter_netns(netns)
+    from geokv.site.process import run_site
+
+    run_site(settings)
+
+
+def _client_main(netns: str, orders: Connection) -> None:
+    _die_with_parent()
+    run_client(netns, orders)
+
+
+def _die_with_parent() -> None:
+    """The forkserver ends when the coordinator does, and takes its forks with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -1,0 +1,147 @@
+"""One run on the host's side: folder, VMs, records, verdict."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from geokv import __version__
+from geokv.engine.profile import load_profile
+from geokv.errors import GeokvError, RunError
+from geokv.report.run_folder import make_run_folder, write_all, write_manifest
+from geokv.scenario import Scenario
+from geokv.vm import Job, Place, choose_place
+from geokv.vm.supervise import run_jobs
+
+_PACKAGES = ("torch", "numpy", "fastapi", "uvicorn", "httpx", "pyroute2", "scapy", "mininet")
+
+Progress = Callable[[dict[str, Any]], None]
+
+
+def run_scenario(
+    scenario: Scenario, out: Path | None, on_progress: Progress, root: Path = Path("results")
+) -> tuple[Path, dict[str, Any]]:
+    """Run every cell and reduce the records.
+
+    Args:
+        out: the run folder to use; None makes ``results/<scenario>/<stamp>-<hash>``.
+        on_progress: takes each step of each part: ``{"event": …, "part": n, …}``.
+
+    Returns:
+        The run folder and its summary.
+
+    Raises:
+        GeokvError: the place, the folder, a VM, the lab or a site failed; the run folder
+            keeps ``log.txt``.
+    """
+    place = choose_place(scenario.clock)
+    run_dir = make_run_folder(scenario, root, exact=out)
+    parts = min(scenario.vm.jobs, len(scenario.cells())) if place.kernel else 1
+    write_manifest(run_dir, _manifest(scenario, place, parts))
+    on_progress(
+        {"event": "folder", "path": str(run_dir), "parts": parts, "kernel": place.kernel_name}
+    )
+    _run_parts(place, scenario, run_dir, parts, on_progress)
+    _join_parts(run_dir, parts)
+    on_progress({"event": "report"})
+    return run_dir, write_all(run_dir)
+
+
+def _run_parts(
+    place: Place, scenario: Scenario, run_dir: Path, parts: int, on_progress: Progress
+) -> None:
+    job = Job(
+        argv=(),
+        memory_bytes=scenario.vm.memory,
+        watchdog_s=scenario.vm.watchdog,
+    )
+    jobs = [
+        replace(
+            job,
+            argv=(
+                "python",
+                "-m",
+                "geokv.coordinator.run",
+                str(run_dir.resolve()),
+                str(part),
+                str(parts),
+            ),
+        )
+        for part in range(parts)
+    ]
+    errors: list[dict[str, Any]] = []
+    with (run_dir / "log.txt").open("w", encoding="utf-8") as log:
+
+        def on_line(part: int, line: str) -> None:
+            log.write(f"[{part}] {line}\n")
+            log.flush()
+            try:
+                step = json.loads(line)
+            except ValueError:
+                return
+            if step["event"] == "error":
+                errors.append(step)
+            on_progress({"part": part, **step})
+
+        outcomes = run_jobs(place, jobs, on_line)
+        for part, outcome in enumerate(outcomes):
+            for line in outcome.errors.splitlines():
+                log.write(f"[{part}] ! {line}\n")
+    if errors:
+        raise _as_error(errors[0])
+    for part, outcome in enumerate(outcomes):
+        if outcome.status:
+            tail = "\n".join(f"  | {line}" for line in outcome.errors.splitlines()[-12:])
+            raise RunError(
+                f"part {part} of the run ended with status {outcome.status}\n{tail}",
+                f"the whole output is in {run_dir}/log.txt",
+            )
+
+
+def _as_error(step: dict[str, Any]) -> GeokvError:
+    """An error from inside, with its words and its exit code."""
+    error = RunError(step["message"], step["hint"])
+    error.exit_code = step["exit_code"]
+    return error
+
+
+def _join_parts(run_dir: Path, parts: int) -> None:
+    """One file per kind of record, in the order of the cells."""
+    records = run_dir / "records"
+    for name in ("requests", "cells"):
+        rows: list[tuple[int, str]] = []
+        for part in range(parts):
+            path = records / f"{name}-{part}.jsonl"
+            for line in path.read_text(encoding="utf-8").splitlines():
+                rows.append((json.loads(line)["cell"], line))
+            path.unlink()
+        rows.sort(key=lambda row: row[0])
+        text = "".join(line + "\n" for _, line in rows)
+        (records / f"{name}.jsonl").write_text(text, encoding="utf-8")
+
+
+def _manifest(scenario: Scenario, place: Place, parts: int) -> dict[str, Any]:
+    deployment = scenario.deployment
+    profile = load_profile(deployment.stands_for)
+    return {
+        "geokv": __version__,
+        "clock": place.clock,
+        "kernel": place.kernel_name,
+        "parts": parts,
+        "byte_scale": deployment.byte_scale,
+        "seed": scenario.seed,
+        "model": deployment.model,
+        "stands_for": deployment.stands_for,
+        "compute": deployment.compute,
+        "scenario_hash": scenario.hash,
+        "profile": profile.model_dump(mode="json"),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: importlib.metadata.version(name) for name in _PACKAGES},
+        },
+    }

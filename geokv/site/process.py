@@ -1,0 +1,176 @@
+"""A site's process: build the worker, open its three doors, serve until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from pathlib import Path
+
+import torch
+import uvicorn
+from fastapi import FastAPI
+
+from geokv.cache.layout import ChunkLayout
+from geokv.cache.lifetime import Lru
+from geokv.cache.locality import DramTier
+from geokv.cache.ownership import CentralDirectory, Directory, LocalDirectory
+from geokv.cache.shared import SharedCache
+from geokv.cache.substrate.tcp import SocketOptions, TcpTransport
+from geokv.engine.compute import ChargedCompute, Compute, RealCompute
+from geokv.engine.engine import Engine
+from geokv.engine.load import load_model
+from geokv.engine.profile import load_profile
+from geokv.engine.tokenizer import load_tokenizer
+from geokv.errors import GeokvError, HostError
+from geokv.site.api import build_api
+from geokv.site.control import build_control
+from geokv.site.history import HistoryFile
+from geokv.site.settings import SiteSettings
+from geokv.site.worker import Worker
+
+
+async def serve_site(settings: SiteSettings) -> None:
+    """Run one site until SIGTERM.
+
+    Raises:
+        GeokvError: the site cannot start: port taken, model missing, pools too large …
+    """
+    torch.set_num_threads(1)
+    history = HistoryFile(Path(settings.history_path))
+    worker = build_worker(settings, history)
+    tenants = {tenant.api_key: tenant for tenant in settings.tenants}
+    api = build_api(settings.name, settings.model, worker, tenants, settings.request_deadline_s)
+    front = _listen(settings.host, settings.api_port, f"site {settings.name}'s API")
+    peers = {name: (peer.host, peer.port) for name, peer in settings.peers.items()}
+    await worker.cache.start(settings.host, settings.kv_port, peers)
+    control = _listen_unix(settings.control_socket)
+    servers = [_Server(api, front), _Server(build_control(worker, history), control)]
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    tasks = [asyncio.create_task(server.run(stop)) for server in servers]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+    finally:
+        stop.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await worker.cache.close()
+        await worker.engine.compute.aclose()
+        history.close()
+
+
+def build_worker(settings: SiteSettings, history: HistoryFile) -> Worker:
+    """Model, pools, tier, directory and transport of one site, not yet on the network."""
+    profile = load_profile(settings.stands_for)
+    model = load_model(settings.model, settings.seed)
+    config = model.config
+    layout = ChunkLayout.scaled(
+        target_bytes_per_token=profile.kv_bytes_per_token,
+        byte_scale=settings.byte_scale,
+        model_fingerprint=model.fingerprint,
+        dtype=str(model.dtype).removeprefix("torch."),
+        layers=config.layers,
+        kv_heads=config.kv_heads,
+        head_dim=config.head_dim,
+        block_tokens=settings.block_tokens,
+        chunk_tokens=settings.chunk_tokens,
+        groups=settings.layer_groups,
+    )
+    compute: Compute = RealCompute()
+    if settings.compute == "charged":
+        compute = ChargedCompute(profile, threaded=settings.threaded)
+    blocks = settings.device_bytes // (settings.block_tokens * profile.kv_bytes_per_token)
+    engine = Engine(model, blocks, compute, settings.block_tokens)
+    tier = DramTier(layout, settings.dram_bytes // settings.byte_scale, Lru())
+    directory: Directory = LocalDirectory()
+    if settings.directory_site is not None:
+        directory = CentralDirectory(settings.directory_site)
+    transport = TcpTransport(
+        settings.name,
+        layout,
+        settings.secret,
+        streams=settings.streams,
+        in_flight=settings.in_flight,
+        options=SocketOptions(congestion_control=settings.congestion),
+        incarnation=settings.incarnation,
+    )
+    cache = SharedCache(settings.name, layout, tier, directory, transport, history)
+    return Worker(
+        engine,
+        load_tokenizer(settings.model),
+        cache,
+        profile.kv_bytes_per_token,
+        settings.fetch_deadline_s,
+    )
+
+
+class _Server:
+    """uvicorn on a socket we bound, without its ticks.
+
+    It wakes ten times a second to refresh a Date header; each wake-up is real work in
+    an otherwise free idle hour of virtual time.
+    """
+
+    def __init__(self, app: FastAPI, listener: socket.socket) -> None:
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            date_header=False,
+            server_header=False,
+            timeout_keep_alive=3600,
+            timeout_graceful_shutdown=5,
+        )
+        self._server = _TicklessServer(config)
+        self._listener = listener
+
+    async def run(self, stop: asyncio.Event) -> None:
+        self._server.stop = stop
+        await self._server._serve(sockets=[self._listener])
+
+
+class _TicklessServer(uvicorn.Server):
+    stop: asyncio.Event
+
+    async def main_loop(self) -> None:
+        await self.stop.wait()
+
+
+def _listen(host: str, port: int, what: str) -> socket.socket:
+    # asyncio switches Nagle off only on sockets that name their protocol; with it on, the
+    # first token would wait 40 ms for the client's delayed acknowledgement.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise HostError(
+            f"{what} cannot listen on {host}:{port} ({error.strerror})",
+            "stop what holds the port, or choose another",
+        ) from None
+    listener.listen(1024)
+    listener.setblocking(False)
+    return listener
+
+
+def _listen_unix(path: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    os.chmod(path, 0o600)
+    listener.listen(64)
+    listener.setblocking(False)
+    return listener
+
+
+def run_site(settings: SiteSettings) -> None:
+    """Process entry: serve, or leave the reason beside the control socket and end with 1."""
+    try:
+        asyncio.run(serve_site(settings))
+    except GeokvError as error:
+        Path(settings.control_socket + ".error").write_text(str(error), encoding="utf-8")
+        raise SystemExit(1) from None

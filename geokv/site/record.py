@@ -1,0 +1,67 @@
+"""What a site remembers of one request: when each step ended, what was reused, what it cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Source = Literal["none", "device", "dram", "remote"]
+
+
+@dataclass
+class RequestRecord:
+    """Stamps are monotonic ns, each the end of one step and the beginning of the next.
+
+    A step that did not happen ends when the one before it ended, so the spans between
+    neighbouring stamps always add up to the whole.
+    """
+
+    request_id: str
+    tenant: str
+    prompt_tokens: int
+    started_ns: int
+    looked_up_ns: int = 0
+    last_byte_ns: int = 0
+    usable_ns: int = 0
+    loaded_ns: int = 0
+    prefilled_ns: int = 0
+    finished_ns: int = 0
+    cached_tokens: int = 0
+    device_tokens: int = 0
+    chunks_local: int = 0
+    chunks_remote: int = 0
+    wire_bytes: int = 0
+    misses: Counter[str] = field(default_factory=Counter)
+    output_ids: list[int] = field(default_factory=list)
+    first_logits: list[float] = field(default_factory=list)
+    error: str | None = None
+
+    @property
+    def source(self) -> Source:
+        """The farthest tier that gave something."""
+        if self.chunks_remote:
+            return "remote"
+        if self.chunks_local:
+            return "dram"
+        return "device" if self.device_tokens else "none"
+
+    def spans_ns(self, sent_ns: int, first_ns: int) -> dict[str, int]:
+        """The additive split of a client's TTFT.
+
+        Args:
+            sent_ns, first_ns: the client's own stamps (same clock).
+        """
+        return {
+            "queue_ns": self.started_ns - sent_ns,
+            "lookup_ns": self.looked_up_ns - self.started_ns,
+            "fetch_ns": self.last_byte_ns - self.looked_up_ns,
+            "completion_ns": self.usable_ns - self.last_byte_ns,
+            "load_ns": self.loaded_ns - self.usable_ns,
+            "prefill_ns": self.prefilled_ns - self.loaded_ns,
+            "first_byte_ns": first_ns - self.prefilled_ns,
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready, with the derived source."""
+        return {**asdict(self), "misses": dict(self.misses), "source": self.source}

@@ -1,0 +1,70 @@
+"""Everything one site needs to know before it starts; travels to its process by pickle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Reuse = Literal["none", "local", "remote"]
+"""What a request may reuse: nothing, this site's tiers, or any site's."""
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A customer of the deployment.
+
+    Attributes:
+        name: as records show it.
+        api_key: what its clients send as bearer token.
+        salt: root of its cache keys; equal on all sites, unequal between tenants.
+    """
+
+    name: str
+    api_key: str
+    salt: bytes
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Another site's KV server."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class SiteSettings:
+    """One site of a deployment.
+
+    ``device_bytes``, ``dram_bytes`` and ``stands_for`` describe the deployment the run
+    stands for; ``byte_scale`` (S) divides what crosses the wire. ``seed`` fixes the
+    weights of a built-in model and must agree between sites.
+    """
+
+    name: str
+    host: str
+    api_port: int
+    kv_port: int
+    control_socket: str
+    history_path: str
+    peers: dict[str, Peer]
+    tenants: tuple[Tenant, ...]
+    secret: bytes
+    incarnation: int
+    directory_site: str | None
+    model: str
+    seed: int
+    stands_for: str
+    compute: Literal["charged", "real"]
+    threaded: bool
+    byte_scale: int
+    block_tokens: int
+    chunk_tokens: int
+    layer_groups: int
+    device_bytes: int
+    dram_bytes: int
+    streams: int
+    in_flight: int
+    fetch_deadline_s: float
+    request_deadline_s: float
+    congestion: str | None = None

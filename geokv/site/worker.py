@@ -1,0 +1,301 @@
+"""One request, end to end, at the site that serves it (DESIGN: one request, end to end).
+
+tokens → prefix tree on the device → dram tier → directory → fetch, chunk by chunk, into
+free blocks while the rest is still on the wire → prefill of what is left → tokens out →
+new chunks stored and published.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from geokv.cache.keys import ChunkRef, chunk_refs, root_key
+from geokv.cache.layout import ChunkLayout
+from geokv.cache.locality import Entry
+from geokv.cache.shared import SharedCache
+from geokv.clock import now_ns
+from geokv.engine.engine import Engine
+from geokv.engine.generation import TokenEvent, generate
+from geokv.engine.sampling import SamplingParams
+from geokv.engine.sequence import Sequence as EngineSequence
+from geokv.engine.tokenizer import Tokenizer
+from geokv.errors import EngineError, GeokvError, RunError
+from geokv.site.record import RequestRecord
+from geokv.site.settings import Reuse, Tenant
+from geokv.units import NS_PER_S
+
+_KEPT_RECORDS = 10_000
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request as the worker sees it."""
+
+    request_id: str
+    tenant: Tenant
+    tokens: list[int]
+    params: SamplingParams
+    deadline_ns: int
+
+
+class Worker:
+    """Joins an engine to a shared cache.
+
+    Args:
+        copy_bytes_per_token: KV bytes per token of the deployment the run stands for;
+            what a copy between host and device is charged for.
+        fetch_deadline_s: longest wait for one fetch; the rest is recomputed.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        cache: SharedCache,
+        copy_bytes_per_token: int,
+        fetch_deadline_s: float,
+    ) -> None:
+        self.engine = engine
+        self.tokenizer = tokenizer
+        self.cache = cache
+        self.reuse: Reuse = "remote"
+        self.records: OrderedDict[str, RequestRecord] = OrderedDict()
+        self._copy_bytes_per_token = copy_bytes_per_token
+        self._fetch_deadline_ns = round(fetch_deadline_s * NS_PER_S)
+        self._storing: set[asyncio.Task[None]] = set()
+
+    async def answer(self, ask: Ask) -> AsyncIterator[TokenEvent]:
+        """Tokens of one answer as they come.
+
+        Closing the iterator early (the client has gone) frees everything.
+
+        Raises:
+            EngineError: the prompt does not fit.
+            RunError: the deadline passed.
+        """
+        record = RequestRecord(ask.request_id, ask.tenant.name, len(ask.tokens), now_ns())
+        self._remember(record)
+        reuse = self.reuse
+        root = root_key(self.engine.model.fingerprint, ask.tenant.salt)
+        try:
+            seq = self.engine.open(ask.tokens, root, reuse=reuse != "none")
+        except EngineError as error:
+            record.error = error.message
+            raise
+        record.device_tokens = seq.device_tokens
+        try:
+            async with self._until(ask):
+                await self._bring(seq, ask, root, reuse, record)
+                logits = await self.engine.prefill(seq)
+            record.prefilled_ns = now_ns()
+            record.cached_tokens = seq.cached_tokens
+            record.first_logits = logits.tolist()
+            stream = generate(self.engine, seq, ask.params, self.tokenizer)
+            while True:
+                async with self._until(ask):
+                    event = await anext(stream, None)
+                if event is None:
+                    break
+                record.output_ids.append(event.token)
+                yield event
+            if reuse != "none":
+                self._store_later(seq, ask, root)
+        except GeokvError as error:
+            record.error = error.message
+            raise
+        except (asyncio.CancelledError, GeneratorExit):
+            record.error = "the client went away"
+            raise
+        finally:
+            record.finished_ns = now_ns()
+            self.engine.close(seq, keep=reuse != "none")
+
+    async def settle(self, deadline_ns: int) -> None:
+        """Wait until everything answered so far is stored and published.
+
+        Raises:
+            CacheError: something is still under way at the deadline.
+        """
+        if self._storing:
+            await asyncio.wait(
+                set(self._storing), timeout=max(0.0, (deadline_ns - now_ns()) / NS_PER_S)
+            )
+        await self.cache.quiesce(deadline_ns)
+
+    async def drop(self, tiers: Sequence[str]) -> dict[str, int]:
+        """Forget what is cached in these tiers; how much it was, per tier."""
+        dropped = {}
+        if "device" in tiers:
+            dropped["device"] = self.engine.flush()
+        if "dram" in tiers:
+            dropped["dram"] = await self.cache.drop()
+        return dropped
+
+    def check_integrity(self) -> None:
+        """INV-5 of every pool here. Raises GeokvError naming what does not balance."""
+        self.engine.check_integrity()
+        self.cache.check_integrity(deep=True)
+
+    # -- the way in ------------------------------------------------------------
+
+    async def _bring(
+        self, seq: EngineSequence, ask: Ask, root: bytes, reuse: Reuse, record: RequestRecord
+    ) -> None:
+        """Fill blocks from the tiers and sites beyond the device, and stamp each step."""
+        layout = self.cache.layout
+        refs = self._missing_refs(seq, ask, root, reuse)
+        plan = None
+        deadline_ns = min(ask.deadline_ns, now_ns() + self._fetch_deadline_ns)
+        if refs:
+            plan = await self.cache.lookup(refs, deadline_ns)
+            record.misses.update(plan.misses)
+        record.looked_up_ns = record.last_byte_ns = record.usable_ns = now_ns()
+        if plan is None or not plan.refs:
+            record.loaded_ns = record.looked_up_ns
+            return
+        skip = seq.device_tokens % layout.chunk_tokens
+        blocks = self.engine.reserve(seq, len(plan.refs) * layout.chunk_tokens - skip)
+        filler = _BlockFiller(self.engine, seq, layout, blocks, skip, self._copy_bytes_per_token)
+        try:
+            outcome = await self.cache.fetch(plan, deadline_ns, filler.take)
+        finally:
+            self.engine.rollback(seq)
+        record.misses.update(outcome.misses)
+        record.chunks_local = outcome.local_chunks + outcome.merged_chunks
+        record.chunks_remote = outcome.remote_chunks
+        record.wire_bytes = outcome.wire_bytes
+        if outcome.remote_chunks:
+            record.last_byte_ns = outcome.last_byte_ns
+            record.usable_ns = outcome.verified_ns
+        record.loaded_ns = now_ns()
+
+    def _missing_refs(
+        self, seq: EngineSequence, ask: Ask, root: bytes, reuse: Reuse
+    ) -> list[ChunkRef]:
+        """Full chunks beyond the device's prefix; one token always stays to be computed."""
+        if reuse == "none":
+            return []
+        layout = self.cache.layout
+        usable = (len(ask.tokens) - 1) // layout.chunk_tokens
+        first = seq.device_tokens // layout.chunk_tokens
+        if first >= usable:
+            return []
+        refs = chunk_refs(
+            root,
+            ask.tokens[: usable * layout.chunk_tokens],
+            layout.chunk_tokens,
+            layout.block_tokens,
+            ask.tenant.name,
+        )[first:]
+        if reuse == "remote":
+            return refs
+        here = next((i for i, ref in enumerate(refs) if ref.key not in self.cache.tier), len(refs))
+        return refs[:here]
+
+    # -- the way out -----------------------------------------------------------
+
+    def _store_later(self, seq: EngineSequence, ask: Ask, root: bytes) -> None:
+        layout = self.cache.layout
+        refs = chunk_refs(
+            root, ask.tokens, layout.chunk_tokens, layout.block_tokens, ask.tenant.name
+        )
+        wanted = [(i, ref) for i, ref in enumerate(refs) if ref.key not in self.cache.tier]
+        if not wanted:
+            return
+        # The twin keeps the blocks alive while the answer's own sequence is closed.
+        task = asyncio.get_running_loop().create_task(self._store(self.engine.fork(seq), wanted))
+        self._storing.add(task)
+        task.add_done_callback(self._storing.discard)
+
+    async def _store(self, twin: EngineSequence, wanted: list[tuple[int, ChunkRef]]) -> None:
+        layout = self.cache.layout
+        per_chunk = layout.chunk_tokens // layout.block_tokens
+        stored = []
+        try:
+            for index, ref in wanted:
+                blocks = twin.blocks[index * per_chunk : (index + 1) * per_chunk]
+                await self.engine.compute.copy(
+                    layout.chunk_tokens * self._copy_bytes_per_token, 1, "device_to_host"
+                )
+
+                def fill(memory: memoryview, blocks: list[int] = blocks) -> None:
+                    self.engine.pool.gather(blocks, as_payload(memory, layout))
+
+                if await self.cache.store(ref, fill, publish=False):
+                    stored.append(ref.key)
+            await self.cache.publish(stored)
+        finally:
+            self.engine.close(twin, keep=False)
+
+    def _until(self, ask: Ask) -> _Deadline:
+        return _Deadline(ask.deadline_ns)
+
+    def _remember(self, record: RequestRecord) -> None:
+        self.records[record.request_id] = record
+        while len(self.records) > _KEPT_RECORDS:
+            self.records.popitem(last=False)
+
+
+class _BlockFiller:
+    """Takes chunks in prefix order into the blocks reserved for them."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        seq: EngineSequence,
+        layout: ChunkLayout,
+        blocks: list[int],
+        skip_tokens: int,
+        copy_bytes_per_token: int,
+    ) -> None:
+        self._engine = engine
+        self._seq = seq
+        self._layout = layout
+        self._blocks = blocks
+        self._skip_tokens = skip_tokens
+        self._copy_bytes_per_token = copy_bytes_per_token
+
+    async def take(self, index: int, entry: Entry) -> None:
+        """Scatter one chunk and charge its copy to the device; only then it counts."""
+        layout = self._layout
+        skip = self._skip_tokens if index == 0 else 0
+        tokens = layout.chunk_tokens - skip
+        count = tokens // layout.block_tokens
+        blocks, self._blocks = self._blocks[:count], self._blocks[count:]
+        payload = as_payload(entry.view, layout)[:, :, skip:]
+        self._engine.pool.scatter(blocks, payload)
+        await self._engine.compute.copy(tokens * self._copy_bytes_per_token, 1, "host_to_device")
+        self._engine.commit(self._seq, tokens)
+
+
+class _Deadline:
+    """``async with``: cancels its body at a monotonic time and says so as RunError."""
+
+    def __init__(self, deadline_ns: int) -> None:
+        self._timeout = asyncio.timeout_at(deadline_ns / NS_PER_S)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(self, *exc: object) -> None:
+        try:
+            await self._timeout.__aexit__(*exc)  # type: ignore[arg-type]
+        except TimeoutError:
+            raise RunError(
+                "the request's deadline has passed", "send a shorter prompt or a longer deadline"
+            ) from None
+
+
+def as_payload(memory: memoryview, layout: ChunkLayout) -> torch.Tensor:
+    """A chunk's memory as tensor ``[L, 2, T, Hkv, D]``, without copying."""
+    with warnings.catch_warnings():
+        # Chunks are read-only once complete; torch has no such notion and says so.
+        warnings.filterwarnings("ignore", message="The given buffer is not writable")
+        flat = torch.frombuffer(memory, dtype=getattr(torch, layout.dtype))
+    return flat.view(layout.layers, 2, layout.chunk_tokens, layout.kv_heads, layout.head_dim)
