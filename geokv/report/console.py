@@ -12,13 +12,21 @@ from rich.text import Text
 
 from geokv.report import words
 
+WIDTH_COLUMNS = 120
 _VERDICT_STYLES = {"pass": "bold green", "fail": "bold red"}
 _MARK_STYLES = {True: "green", False: "red", None: "yellow"}
 
 
 def print_run(summary: dict[str, Any], console: Console | None = None) -> None:
-    """Print header, table, judged lines and verdict; fits 110 columns."""
-    (console or Console()).print(render(summary))
+    """Print header, table, judged lines and verdict; fits 110 columns but for extreme numbers.
+
+    Without a console, a pipe or a file gets that width, a terminal keeps its own.
+    """
+    if console is None:
+        console = Console()
+        if not console.is_terminal:
+            console = Console(width=max(console.width, WIDTH_COLUMNS))
+    console.print(render(summary))
 
 
 def render(summary: dict[str, Any]) -> RenderableType:
@@ -67,8 +75,8 @@ def _table(summary: dict[str, Any]) -> Table:
             *(words.ttft(cell, arm) for arm in arms),
             words.percent(cell["gain"]).removesuffix(" %"),
             words.change(cell).removesuffix(" %"),
-            words.number(remote.get("bound_ms"), 2),
-            words.number(remote.get("ratio_to_bound"), 3),
+            words.ms(remote.get("bound_ms")),
+            words.ratio(remote.get("ratio_to_bound")),
             Text(words.wrong(cell), style="bold red" if cell["wrong"] else ""),
             words.gib(cell),
             *(words.joules(cell, arm) for arm in arms),

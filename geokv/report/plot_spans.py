@@ -12,7 +12,7 @@ from geokv.report.style import INK, SPAN_COLOURS
 
 def draw(summary: dict[str, Any]) -> Figure | None:
     """The figure; None without valid remote hits or when more than distance changes."""
-    panels = Panels(summary, to_scale=False)
+    panels = Panels(summary, to_scale=False, height=lambda cell: sum(_spans(cell).values()))
     if not panels.near or not single_axis(summary):
         return None
     if not all(_spans(cell) for cell in panels.near + panels.far):
@@ -42,7 +42,6 @@ def draw(summary: dict[str, Any]) -> Figure | None:
         handles, labels, loc="upper left", bbox_to_anchor=(0.075, 0.877), ncols=len(labels),
         handlelength=1.0, handleheight=1.0, columnspacing=1.4, fontsize=9,
     )  # fmt: skip
-    panels.left.set_ylim(bottom=0)
     title = "Where the time to first token of a remote hit goes"
     return panels.finish(title, summary, "span, ms (median of each)")
 

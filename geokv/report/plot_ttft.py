@@ -13,7 +13,7 @@ from geokv.report.style import ARM_COLOURS, ARM_MARKERS, INK
 
 def draw(summary: dict[str, Any]) -> Figure | None:
     """The figure; None when no cell has a valid number or more than distance changes."""
-    panels = Panels(summary, to_scale=True)
+    panels = Panels(summary, to_scale=True, height=_slowest)
     if not panels.near or not single_axis(summary):
         return None
     arms = [arm for arm in words.ARM_TITLES if arm in panels.near[0]["arms"]]
@@ -26,11 +26,14 @@ def draw(summary: dict[str, Any]) -> Figure | None:
         handles, labels, loc="upper left", bbox_to_anchor=(0.075, 0.877), ncols=len(labels),
         handlelength=1.8, columnspacing=1.8, fontsize=9,
     )  # fmt: skip
-    panels.left.set_ylim(bottom=0)
     far_x = max(cell["km"] for cell in panels.near)
     panels.left.set_xlim(-0.03 * (far_x or 1), 1.03 * (far_x or 1))
     _say_gain(panels)
     return panels.finish(summary["scenario"]["title"], summary, "TTFT, ms (median)")
+
+
+def _slowest(cell: dict[str, Any]) -> float:
+    return max((arm["ttft_p50_ms"] or 0.0 for arm in cell["arms"].values()), default=0.0)
 
 
 def _line(axes: Any, xs: list[float], cells: list[dict[str, Any]], arm: str) -> None:

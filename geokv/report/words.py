@@ -15,6 +15,16 @@ def number(value: float | None, digits: int) -> str:
     return NONE if value is None else f"{value:.{digits}f}"
 
 
+def ms(value: float | None) -> str:
+    """Milliseconds to five digits or more: 98.90, 1234.5."""
+    return number(value, 2 if value is None or value < 1000 else 1)
+
+
+def ratio(value: float | None) -> str:
+    """Four digits: 1.043, 12.34."""
+    return number(value, 3 if value is None or value < 10 else 2)
+
+
 def km(cell: dict[str, Any]) -> str:
     """The distance, with a star when it is out of range."""
     return f"{cell['km']:g}{' *' if cell['out_of_range'] else ''}"
@@ -25,7 +35,7 @@ def ttft(cell: dict[str, Any], arm: str) -> str:
     data = cell["arms"].get(arm)
     if data is None:
         return NONE
-    return number(data["ttft_p50_ms"], 2) if cell["valid"] else VOID
+    return ms(data["ttft_p50_ms"]) if cell["valid"] else VOID
 
 
 def percent(share: float | None) -> str:

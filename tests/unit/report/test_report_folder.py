@@ -14,7 +14,9 @@ from matplotlib.image import imread
 from geokv.errors import ConfigError, RunError
 from geokv.measure import summarise
 from geokv.report import disk
+from geokv.report.console import print_run
 from geokv.report.history import merge_history
+from geokv.report.plot_ttft import draw
 from geokv.report.run_folder import make_run_folder, read_summary, write_all, write_manifest
 from geokv.scenario import load_scenario, read_back
 
@@ -196,3 +198,28 @@ def test_summary_on_disk_is_plain_json_and_complete(run_dir: Path) -> None:
     for arm in cell["arms"].values():
         assert {"n", "ttft_p50_ms", "ttft_p99_ms", "spans_ms", "bytes", "energy_j"} <= arm.keys()
     assert {"bound_ms", "ratio_to_bound"} <= cell["arms"]["remote_hit"].keys()
+
+
+def test_far_cells_do_not_flatten_the_near_ones(tmp_path: Path) -> None:
+    run = Run()
+    for row in run.requests:
+        if row["arm"] == "remote-hit" and row["cell"] == 3:
+            row["spans"]["fetch_ns"] += 9_000_000_000
+            row["ttft_ns"] += 9_000_000_000
+    summary = summarise(run.write(tmp_path))
+    figure = draw(summary)
+    assert figure is not None
+    near, far = figure.axes
+    assert near.get_ylim()[1] < 600
+    assert far.get_ylim()[1] > 9000
+    figure = draw(summarise(Run().write(tmp_path / "plain")))
+    assert figure is not None
+    assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
+
+
+def test_table_in_a_pipe_is_wide_enough(
+    run_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    print_run(summarise(run_dir))
+    assert "…" not in capsys.readouterr().out
