@@ -7,6 +7,7 @@ because in virtual time ten seconds at 100 Gb/s are 125 GB of real work.
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -15,14 +16,16 @@ from typing import Any
 
 from geokv.errors import LabError
 from geokv.lab.build import Lab
+from geokv.lab.check import TOLERANCES, Clock, wait_idle
 from geokv.lab.enter import in_netns
-from geokv.lab.plan import LinkPlan
+from geokv.lab.plan import LinkPlan, wire_time_ns
 
 _SUMMARY = re.compile(
     r"(?P<sent>\d+) packets transmitted, (?P<got>\d+) received.*?(?P<loss>[\d.]+)% packet loss"
 )
 _RTT = re.compile(r"= (?P<min>[\d.]+)/(?P<avg>[\d.]+)/(?P<max>[\d.]+)/(?P<dev>[\d.]+) ms")
 _PORT = 5201
+_PING_STEP_NS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +62,47 @@ class SecondOpinion:
     ping: PingResult
     forward: IperfResult
     backward: IperfResult
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether both tools agree with the plan."""
+        return not self.problems
 
     def record(self) -> dict[str, Any]:
         """Plain data."""
         return asdict(self)
 
 
-def second_opinion(lab: Lab, link: str, *, pings: int = 20) -> SecondOpinion:
-    """Run ping and iperf3 over one link.
+def second_opinion(
+    lab: Lab, link: str, *, pings: int = 20, clock: Clock = "virtual"
+) -> SecondOpinion:
+    """Run ping and iperf3 over one link; judged where no packet is meant to be disturbed.
 
     Raises:
         LabError: a tool is missing or fails.
     """
-    return SecondOpinion(
-        link,
-        ping(lab, link, count=pings),
-        iperf(lab, link),
-        iperf(lab, link, reverse=True),
-    )
+    plan, tolerance = lab.link_plan(link), TOLERANCES[clock]
+    wait_idle(lab, link)
+    echoes = ping(lab, link, count=pings)
+    ways = (iperf(lab, link), iperf(lab, link, reverse=True))
+    problems = []
+    if not plan.forward.disturbs:
+        allowed = max(tolerance.rtt_share * plan.rtt_ns, tolerance.rtt_floor_ns, _PING_STEP_NS)
+        mean = echoes.rtt_mean_ns
+        # 98 bytes: ICMP header and payload of ping's default, IP and Ethernet
+        expected = plan.rtt_ns + 2 * wire_time_ns(98, plan.rate_bps)
+        if mean is None or abs(mean - expected) > allowed:
+            problems.append(f"link {link}: ping says {mean} ns, the plan {expected} ns")
+        for near, way in zip((plan.a, plan.b), ways, strict=True):
+            floor = iperf_floor(plan, way.bytes)
+            ratio = way.goodput_bps / plan.payload_rate_bps
+            if not floor <= ratio <= tolerance.goodput_ceiling:
+                problems.append(
+                    f"link {link}: iperf3 from {near} reaches {ratio:.3f} of the plan's payload "
+                    f"rate, at least {floor:.3f} expected"
+                )
+    return SecondOpinion(link, echoes, *ways, tuple(problems))
 
 
 def ping(lab: Lab, link: str, *, count: int = 20, interval_s: float = 0.01) -> PingResult:
@@ -98,9 +124,19 @@ def ping(lab: Lab, link: str, *, count: int = 20, interval_s: float = 0.01) -> P
 
 
 def iperf_bytes(plan: LinkPlan) -> int:
-    """Enough for slow start not to matter: it costs about ten round trips."""
-    ten_trips = 10 * plan.bdp_bytes
-    return max(min(64 * 2**20, plan.rate_bps // 8), min(40 * ten_trips, 2 * 2**30))
+    """Bytes to send: an eighth of a second or 60 bandwidth-delay products, at most 512 MiB."""
+    return min(2**29, max(plan.rate_bps // 64, 60 * plan.bdp_bytes, 2**20))
+
+
+def iperf_floor(plan: LinkPlan, size_bytes: int) -> float:
+    """Share of the payload rate that iperf3's own figure must reach.
+
+    Its time holds the hand-shakes, slow start (ten segments doubling each round trip until the
+    line is full) and up to 20 ms of its own timers.
+    """
+    ideal_s = size_bytes * 8 / plan.payload_rate_bps
+    doublings = math.log2(max(1.0, plan.bdp_bytes / (10 * plan.mtu)))
+    return 0.95 * ideal_s / (ideal_s + (doublings + 3) * plan.rtt_ns / 1e9 + 0.02)
 
 
 def iperf(lab: Lab, link: str, *, reverse: bool = False, size_bytes: int = 0) -> IperfResult:

@@ -33,6 +33,7 @@ _HEADER = struct.Struct("=IHHII")
 _ERROR, _DONE = 2, 3
 _PERMANENT = 0x80
 _UP = 1
+_ONLINK = 4
 _REPLY_DEADLINE_S = 10.0
 
 
@@ -231,8 +232,13 @@ class Netlink:
         source: str | None = None,
         mtu: int | None = None,
         congestion: str | None = None,
+        direct: str | None = None,
     ) -> None:
-        """Make or replace a route; connections over it use ``congestion`` and fit ``mtu``."""
+        """Make or replace a route; connections over it use ``congestion`` and fit ``mtu``.
+
+        Args:
+            direct: the gateway is on this interface although no network says so.
+        """
         metrics: list[Any] = []
         if mtu is not None:
             metrics.append(("RTAX_MTU", mtu))
@@ -245,6 +251,9 @@ class Netlink:
         attrs: list[Any] = [("RTA_GATEWAY", gateway)]
         if prefix:
             attrs.append(("RTA_DST", network))
+        if direct is not None:
+            message["flags"] = _ONLINK
+            attrs.append(("RTA_OIF", self.index(direct)))
         if source is not None:
             attrs.append(("RTA_PREFSRC", source))
         if metrics:

@@ -58,6 +58,7 @@ class Train:
         duplicate: whole frames beyond the first copy.
         overtook: frames that came sooner than the link's delay allows.
         line_rate_bps: of the second half, None when too few arrived.
+        lost_numbers: which frames never came whole, ascending.
     """
 
     sent: int = 0
@@ -66,6 +67,7 @@ class Train:
     duplicate: int = 0
     overtook: int = 0
     line_rate_bps: float | None = None
+    lost_numbers: list[int] = field(default_factory=list)
 
 
 class LinkProbe:
@@ -147,6 +149,7 @@ class LinkProbe:
                     if got in sent_at and stamp - sent_at[got] < soonest:
                         found.overtook += 1
                         stamps.pop()
+        found.lost_numbers = [number for number in range(count) if number not in seen]
         tail = stamps[len(stamps) // 2 :]
         if count <= batch and len(tail) > 8 and tail[-1] > tail[0]:
             bits = (len(tail) - 1) * size_bytes * 8
