@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -32,6 +33,8 @@ _STAMP = struct.Struct("=8sI")
 _BUFFER_BYTES = 64 * 2**20
 _SLACK_S = 0.05
 _SO_RCVBUFFORCE = 33
+_SO_TIMESTAMPNS = 35
+_ANCILLARY_BYTES = 64
 
 
 @dataclass(slots=True)
@@ -196,14 +199,23 @@ class LinkProbe:
     def _arrivals(
         self, end: int, size_bytes: int, quiet_s: float, last: int
     ) -> Iterator[tuple[int, int | None]]:
-        """Stamp and number (None: corrupt) of each frame, until the line stays quiet."""
+        """Stamp and number (None: corrupt) of each frame, until the line stays quiet.
+
+        The stamp is the kernel's at the frame's arrival: the sending loop may still have been
+        running then.
+        """
         self._wait_at_most(quiet_s)
-        while (arrival := self._receive(end)) is not None:
-            stamp, data = arrival
+        offset_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) - now_ns()
+        while True:
+            try:
+                data, extras, _, _ = self._sockets[end].recvmsg(65535, _ANCILLARY_BYTES)
+            except BlockingIOError:
+                return
+            seconds, part = struct.unpack("@ll", extras[0][2])
             number = self._number(data, size_bytes)
             if number == last:
                 self._wait_at_most(_SLACK_S)
-            yield stamp, number
+            yield seconds * NS_PER_S + part - offset_ns, number
 
     def _number(self, data: bytes, size_bytes: int) -> int | None:
         if len(data) != size_bytes:
@@ -235,6 +247,7 @@ def _packet_socket(interface: str) -> socket.socket:
         end.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
     end.bind((interface, ETHERTYPE))
     end.settimeout(None)
+    end.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     return end
 
 
