@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from geokv.engine.compute import ChargedCompute, Compute, RealCompute
     from geokv.engine.config import ModelConfig
-    from geokv.engine.engine import Engine, EngineStats
+    from geokv.engine.engine import Engine
     from geokv.engine.generation import TokenEvent, generate
     from geokv.engine.load import load_model
     from geokv.engine.model import LlamaModel, Span
     from geokv.engine.pool import BlockPool
     from geokv.engine.prefix import PrefixNode, PrefixTree
     from geokv.engine.profile import GpuProfile, load_profile
+    from geokv.engine.room import EngineStats
     from geokv.engine.sampling import SamplingParams
     from geokv.engine.sequence import Sequence
     from geokv.engine.tokenizer import Tokenizer, load_tokenizer
@@ -28,7 +29,7 @@ _HOMES = {
     "RealCompute": "compute",
     "ModelConfig": "config",
     "Engine": "engine",
-    "EngineStats": "engine",
+    "EngineStats": "room",
     "TokenEvent": "generation",
     "generate": "generation",
     "load_model": "load",

@@ -9,39 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
 
 import torch
 
 from geokv.engine.compute import Compute
 from geokv.engine.model import LlamaModel, Span
 from geokv.engine.prefix import OnEvict, PrefixTree
+from geokv.engine.room import BlockRoom, EngineStats
 from geokv.engine.sequence import Sequence
 from geokv.errors import EngineError
 
 #: Prompt tokens per forward pass: bounds temporaries, not what is charged.
 PREFILL_CHUNK_TOKENS = 1024
-
-
-@dataclass(frozen=True)
-class EngineStats:
-    """Where the blocks are, and counters since the engine was made.
-
-    ``blocks_free + blocks_cached + blocks_pinned = blocks`` (INV-5); pinned blocks
-    belong to open sequences, cached ones to the prefix tree alone.
-    """
-
-    blocks: int
-    blocks_free: int
-    blocks_cached: int
-    blocks_pinned: int
-    open_sequences: int
-    prefill_tokens: int
-    decode_tokens: int
-    device_hit_tokens: int
-    committed_tokens: int
-    evicted_blocks: int
-    freed_blocks: int
 
 
 class Engine:
@@ -69,11 +48,10 @@ class Engine:
         self.compute = compute
         self.pool = model.new_pool(blocks, block_tokens)
         self.tree = PrefixTree(block_tokens, on_evict)
+        self._room = BlockRoom(self.pool, self.tree)
         self._chunk_tokens = chunk_tokens
         self._open: set[Sequence] = set()
-        self._counts = dict.fromkeys(
-            ("prefill", "decode", "device_hit", "committed", "evicted", "freed"), 0
-        )
+        self._counts = dict.fromkeys(("prefill", "decode", "device_hit", "committed", "freed"), 0)
 
     @property
     def block_tokens(self) -> int:
@@ -166,7 +144,7 @@ class Engine:
             raise EngineError(
                 f"{tokens} tokens from {start} leave nothing of {len(seq.tokens)} to compute"
             )
-        self._cover(seq, start + tokens)
+        self._room.cover(seq.blocks, start + tokens)
         seq.reserved_tokens += tokens
         return seq.blocks[start // size : (start + tokens) // size]
 
@@ -215,8 +193,8 @@ class Engine:
         new, cached, stop = seq.remaining_tokens, seq.computed_tokens, len(seq.tokens)
         if new < 1:
             raise EngineError("every token of the sequence is computed already; decode instead")
-        self._cover(seq, stop)
-        self._own(seq, cached)
+        self._room.cover(seq.blocks, stop)
+        self._room.own(seq.blocks, cached)
 
         def work() -> torch.Tensor:
             logits = None
@@ -244,8 +222,8 @@ class Engine:
             raise EngineError(f"{seq.remaining_tokens} tokens are not computed; prefill first")
         if position >= self.model.config.max_tokens:
             raise EngineError(f"the sequence has reached the model's {position} tokens")
-        self._cover(seq, position + 1)
-        self._own(seq, position)
+        self._room.cover(seq.blocks, position + 1)
+        self._room.own(seq.blocks, position)
 
         def work() -> torch.Tensor:
             return self.model.forward([Span([token], position, seq.blocks)], self.pool)[0]
@@ -274,7 +252,7 @@ class Engine:
 
     def flush(self, root: bytes | None = None) -> int:
         """Drop all cached blocks no sequence uses, of one namespace or all; how many."""
-        return self._drop(self.tree.flush(root))
+        return self._room.drop(self.tree.flush(root))
 
     def stats(self) -> EngineStats:
         """Blocks by state, and counters."""
@@ -290,7 +268,7 @@ class Engine:
             decode_tokens=self._counts["decode"],
             device_hit_tokens=self._counts["device_hit"],
             committed_tokens=self._counts["committed"],
-            evicted_blocks=self._counts["evicted"],
+            evicted_blocks=self._room.evicted,
             freed_blocks=self._counts["freed"],
         )
 
@@ -302,18 +280,7 @@ class Engine:
         """
         self.pool.check_integrity()
         self.tree.check_integrity()
-        expected = [0] * self.pool.blocks
-        for block in self.tree.blocks():
-            expected[block] += 1
-        for seq in self._open:
-            for block in seq.blocks:
-                expected[block] += 1
-        for block, owners in enumerate(expected):
-            if self.pool.references(block) != owners:
-                raise EngineError(
-                    f"engine: block {block} has {self.pool.references(block)} references, "
-                    f"tree and sequences account for {owners}"
-                )
+        self._room.check_references(block for seq in self._open for block in seq.blocks)
         now = self.stats()
         if now.blocks_free + now.blocks_cached + now.blocks_pinned != now.blocks:
             raise EngineError(f"engine: free + cached + pinned is not all blocks: {now}")
@@ -332,39 +299,6 @@ class Engine:
                 f"{seq.reserved_tokens} reserved tokens are not filled: cannot {what}",
                 "commit or roll back first",
             )
-
-    def _cover(self, seq: Sequence, tokens: int) -> None:
-        """Blocks for the first ``tokens`` tokens; evicts cached prefixes when needed."""
-        wanted = -(-tokens // self.block_tokens) - len(seq.blocks)
-        if wanted > 0:
-            self._make_room(wanted)
-            seq.blocks.extend(self.pool.allocate(wanted))
-
-    def _own(self, seq: Sequence, position: int) -> None:
-        """Before writing at ``position`` inside a block, make that block this sequence's own."""
-        index, offset = divmod(position, self.block_tokens)
-        if offset and self.pool.references(seq.blocks[index]) > 1:
-            self._make_room(1)
-            seq.blocks[index] = self.pool.writable(seq.blocks[index])
-
-    def _make_room(self, wanted: int) -> None:
-        missing = wanted - self.pool.free
-        if missing <= 0:
-            return
-        # Nothing is evicted for a request that cannot be met anyway.
-        evictable = self.tree.size - self.tree.locked
-        if missing > evictable:
-            raise EngineError(
-                f"no room: {wanted} blocks wanted, {self.pool.free} free and {evictable} "
-                f"evictable of {self.pool.blocks}",
-                "close sequences, send shorter prompts or give the worker more blocks",
-            )
-        self._drop(self.tree.evict(missing))
-
-    def _drop(self, blocks: list[int]) -> int:
-        self.pool.release(blocks)
-        self._counts["evicted"] += len(blocks)
-        return len(blocks)
 
     async def _run(self, seq: Sequence, job: Callable[[], Awaitable[torch.Tensor]]) -> torch.Tensor:
         seq.busy = True

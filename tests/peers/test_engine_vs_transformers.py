@@ -61,7 +61,7 @@ SHAPES = {
     "llama": lambda: llama(tie_word_embeddings=False),
     "llama-tied": lambda: llama(tie_word_embeddings=True),
     "llama-biases": lambda: llama(attention_bias=True, mlp_bias=True),
-    "llama-3.1-rope": lambda: llama(rope_parameters=LLAMA_3_1),
+    "llama-3.1-rope": lambda: llama(rope_parameters=LLAMA_3_1, head_dim=32),
     "qwen2": qwen2,
     "qwen3": lambda: qwen3(head_dim=16),
     "mistral": lambda: mistral(sliding_window=None),
@@ -75,13 +75,16 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, LlamaMode
     torch.manual_seed(7)
     torch.set_num_threads(1)
     theirs = SHAPES[request.param]().eval().float()
-    # Fresh models have zero biases and unit norms, which would hide mistakes there.
+    # Fresh models have zero biases and unit norms, which would hide mistakes there, and
+    # embeddings so small that every context leads to the same choice.
     with torch.no_grad():
         for name, parameter in theirs.named_parameters():
             if name.endswith("bias"):
                 parameter.normal_(0, 0.05)
             elif "norm" in name:
                 parameter.uniform_(0.5, 1.5)
+            elif "embed_tokens" in name:
+                parameter.mul_(4)
     shard = "60KB" if request.param == "llama" else "1GB"
     theirs.save_pretrained(tmp_path, max_shard_size=shard)
     if request.param == "llama":
