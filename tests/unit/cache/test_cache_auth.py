@@ -140,6 +140,11 @@ def test_frames_cannot_be_replayed_reordered_or_forged() -> None:
             head = bytes(damaged[:HEAD_BYTES])
             forged.head(head)
             forged.body(head, bytes(damaged[HEAD_BYTES:]))
+        if at < HEAD_BYTES:  # seen before anybody waits for a body of the wrong length
+            alone = FrameCodec((b"r" * 32, b"k" * 32))
+            alone._received = 1
+            with pytest.raises(RecordError, match="a frame header is damaged"):
+                alone.head(bytes(damaged[:HEAD_BYTES]))
     with pytest.raises(RecordError, match="damaged or forged"):
         stranger = FrameCodec((b"x" * 32, b"y" * 32))
         fresh = FrameCodec((b"r" * 32, b"k" * 32))

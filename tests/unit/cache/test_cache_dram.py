@@ -17,7 +17,7 @@ from geokv.cache.record import checksums, make_header
 from geokv.errors import CacheError, ConfigError
 
 LAYOUT = make_layout(layers=1, groups=1, chunk_tokens=16, wire_bytes_per_token=128)
-REFS = make_refs(LAYOUT, 6)
+REFS = make_refs(LAYOUT, 5)
 SLOTS = 3
 
 
@@ -85,6 +85,12 @@ class TierMachine(RuleBasedStateMachine):
         with pytest.raises(CacheError, match="not reserved"):
             self.tier.abort(slot)
 
+    @precondition(lambda self: self.readable)
+    @rule(data=st.data())
+    def get_one_that_is_here(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.readable)))
+        self.get(next(ref for ref in REFS if ref.key == key))
+
     @rule(ref=st.sampled_from(REFS))
     def get(self, ref: ChunkRef) -> None:
         entry = self.tier.get(ref.key)
@@ -124,7 +130,7 @@ class TierMachine(RuleBasedStateMachine):
             assert bytes(entry.view) == content(ref, LAYOUT)
 
 
-TierMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TierMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 TestTierMachine = TierMachine.TestCase
 
 
@@ -161,6 +167,33 @@ def test_capacity_counts_what_the_run_stands_for() -> None:
     assert DramTier(layout, 10 * layout.wire_bytes + 5, Lru()).slots == 10
     with pytest.raises(ConfigError, match="holds no chunk"):
         DramTier(layout, layout.wire_bytes - 1, Lru())
+
+
+def test_a_dropped_chunk_keeps_its_memory_until_the_last_reader_lets_go() -> None:
+    tier = new_tier(slots=1)
+    put(tier, REFS[0])
+    first, second = tier.get(REFS[0].key), tier.get(REFS[0].key)
+    assert first is not None and second is not None
+    assert tier.drop() == [REFS[0].key]
+    assert tier.get(REFS[0].key) is None  # no newcomers
+    for reader in (first, second):
+        with pytest.raises(CacheError, match="no room"):
+            tier.reserve(REFS[1].key)
+        assert bytes(reader.view) == content(REFS[0], LAYOUT)
+        reader.release()
+    put(tier, REFS[1])
+    tier.check_integrity(deep=True)
+
+
+def test_the_least_recently_read_goes_first() -> None:
+    tier = new_tier()
+    for ref in REFS[:3]:
+        put(tier, ref)
+    tier.get(REFS[0].key).release()  # type: ignore[union-attr]
+    put(tier, REFS[3])
+    put(tier, REFS[4])
+    assert sorted(tier.keys()) == sorted(REFS[i].key for i in (0, 3, 4))
+    assert tier.stats()["evictions"] == 2
 
 
 async def test_everybody_who_waits_for_a_chunk_learns_how_it_ended() -> None:

@@ -75,6 +75,13 @@ def test_truncated_or_padded_headers_are_refused(header: ChunkHeader, data: st.D
         parse(raw + data.draw(st.binary(min_size=1, max_size=9)))
 
 
+def test_bytes_that_the_length_admits_but_no_field_needs_are_refused() -> None:
+    raw = bytearray(good_header().pack() + b"xyz")
+    raw[8:12] = len(raw).to_bytes(4, "big")
+    with pytest.raises(RecordError, match="3 bytes after the header"):
+        parse(bytes(raw))
+
+
 def test_an_absurd_token_count_allocates_nothing() -> None:
     raw = bytearray(good_header().pack())
     raw[-4 * 32 - 4 : -4 * 32] = b"\xff\xff\xff\xff"

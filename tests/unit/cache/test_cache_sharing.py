@@ -136,6 +136,8 @@ async def test_tenants_do_not_see_each_other(world: World) -> None:
     stolen = [ChunkRef(ref.key, ref.parent, ref.tokens, "rival") for ref in mine]
     outcome, got = await b.pull(stolen)
     assert not got and outcome.misses == {"foreign": 1}
+    refusal = a.ops("serve")[-1]
+    assert (refusal["cause"], refusal["sent_bytes"]) == ("foreign", 0)
     outcome, got = await a.pull(stolen)
     assert not got and outcome.misses == {"foreign": 1}
     assert (await b.pull(mine))[0].usable_chunks == 3
@@ -193,6 +195,11 @@ async def test_what_on_chunk_raises_is_raised_and_leaks_nothing(world: World) ->
     stats = b.cache.tier.stats()
     assert stats["reserved"] == stats["pinned"] == 0
     assert (await b.pull(refs))[0].usable_chunks == 8
+    plan = await b.cache.lookup(refs, soon())
+    assert plan.local_chunks == 8
+    with pytest.raises(KeyError):
+        await b.cache.fetch(plan, soon(), fail)
+    assert b.cache.tier.stats()["pinned"] == 0
 
 
 async def test_evicted_chunks_leave_the_directory(world: World) -> None:

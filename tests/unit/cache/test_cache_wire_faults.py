@@ -154,7 +154,7 @@ async def test_a_lease_that_ends_before_the_last_byte_is_a_miss(start: Start) ->
 
 
 async def test_cancelling_in_mid_record_frees_everything(start: Start) -> None:
-    a, b, proxy, refs = await start()
+    _, b, proxy, refs = await start()
     proxy.arm("stall", 30_000)
     task = asyncio.ensure_future(b.pull(refs, seconds=30))
     while not proxy.fired:
@@ -166,7 +166,7 @@ async def test_cancelling_in_mid_record_frees_everything(start: Start) -> None:
     assert b.cache.tier.stats()["reserved"] == 0
     assert "0" not in b.cache.stats()["transport"]["peers"]["a"]["streams"]
     proxy.disarm()
-    outcome, got = await b.pull(refs)
+    _, got = await b.pull(refs)
     assert got == [content(ref, LAYOUT) for ref in refs]
 
 
