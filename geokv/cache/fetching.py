@@ -31,6 +31,9 @@ class _Arrival:
     transfer: Transfer | None = None
 
 
+# After these another site would do no better: there is no room, or no time, or the
+# caller may not have it.
+_FINAL = frozenset({"full", "timeout", "cancelled", "foreign"})
 _Step: TypeAlias = "_Arrival | asyncio.Task[_Arrival] | FetchError | None"
 
 
@@ -146,14 +149,20 @@ class Fetcher:
                     await asyncio.shield(pending)
             except TimeoutError:
                 raise FetchError("timeout", "another request's fetch did not end in time") from None
-        site = next((s for s in sources if s != LOCAL and self._transport.up(s)), None)
-        if site is None:
-            remote = [s for s in sources if s != LOCAL]
-            cause = "unreachable" if remote else "absent"
-            raise FetchError(
-                cause, f"chunk {ref.key.hex()}: {'no site is up' if remote else 'gone'}"
-            )
-        return await self._bring(index, ref, site, deadline_ns, sent)
+        failure = FetchError("absent", f"chunk {ref.key.hex()} is gone from this site")
+        for site in sources:
+            if site == LOCAL:
+                continue
+            if not self._transport.up(site):
+                failure = FetchError("unreachable", f"{site} is left alone for now")
+                continue
+            try:
+                return await self._bring(index, ref, site, deadline_ns, sent)
+            except FetchError as error:
+                failure = error
+                if error.cause in _FINAL or now_ns() >= deadline_ns:
+                    break
+        raise failure
 
     async def _bring(
         self, index: int, ref: ChunkRef, site: str, deadline_ns: int, sent: dict[int, Transfer]

@@ -28,7 +28,7 @@ from geokv.cache.record import checksums, make_header
 from geokv.cache.serving import TierSource
 from geokv.cache.substrate import Transport
 from geokv.clock import now_ns
-from geokv.errors import CacheError, FetchError, RecordError
+from geokv.errors import CacheError
 from geokv.units import NS_PER_S
 
 
@@ -166,9 +166,7 @@ class SharedCache:
             try:
                 found = await self.directory.locate(elsewhere, deadline_ns)
                 located = dict(zip(elsewhere, found, strict=True))
-            except FetchError as error:
-                self._miss(misses, "directory", error.message)
-            except (RecordError, CacheError) as error:
+            except CacheError as error:
                 self._miss(misses, "directory", error.message)
         sources: list[tuple[str, ...]] = []
         for ref, is_here in zip(refs, here, strict=True):

@@ -175,7 +175,9 @@ async def test_socket_options_are_set_and_read_back(world: World) -> None:
     options = SocketOptions(
         congestion_control="reno", send_buffer_bytes=131072, receive_buffer_bytes=262144
     )
-    _, b = await world.pair(make_layout(), transport={"options": options})
+    a, b = await world.pair(make_layout(), transport={"options": options})
+    senders = a.cache.stats()["transport"]["server"]["sockets"]
+    assert [info["congestion_control"] for info in senders] == ["reno"] * 5
     streams = b.cache.stats()["transport"]["peers"]["a"]["streams"]
     assert set(streams) == {"control", "0", "1", "2", "3"}
     for info in streams.values():

@@ -233,6 +233,24 @@ async def test_the_third_site_gets_it_from_the_second_when_the_first_dropped(
     assert outcome.sites == {"b": 3}
 
 
+async def test_a_chunk_that_one_site_lost_comes_from_the_next(world: World) -> None:
+    a, b = await world.pair(LAYOUT)
+    c = await world.site(
+        "c", LAYOUT, peers={"a": ("127.0.0.1", a.port), "b": ("127.0.0.1", b.port)}
+    )
+    await c.cache.connect(soon())
+    refs = make_refs(LAYOUT, 3)
+    await a.put(refs)
+    await b.pull(refs)
+    await b.cache.quiesce(soon())
+    a.cache.tier.drop([refs[1].key])  # behind the directory's back
+    outcome, got = await c.pull(refs)
+    assert got == [content(ref, LAYOUT) for ref in refs]
+    assert outcome.sites == {"a": 2, "b": 1} and not outcome.misses
+    causes = [(e["source"], e["cause"]) for e in c.ops("fetch") if e["key"] == refs[1].key.hex()]
+    assert causes == [("a", "absent"), ("b", "")]
+
+
 async def test_every_operation_is_in_the_history(world: World) -> None:
     a, b = await world.pair(LAYOUT)
     refs = make_refs(LAYOUT, 2)

@@ -153,6 +153,39 @@ async def test_a_lease_that_ends_before_the_last_byte_is_a_miss(start: Start) ->
     assert a.cache.tier.stats()["pinned"] == 0
 
 
+async def test_a_reader_that_stops_reading_holds_a_pin_no_longer_than_the_lease(
+    world: World,
+) -> None:
+    """F13: more bytes than all buffers on the way hold, and nobody takes them."""
+    big = make_layout(chunk_tokens=16, wire_bytes_per_token=2**20)
+    b = await world.site("b", big, chunks=2, directory=CentralDirectory("b"))
+    a = await world.site(
+        "a",
+        big,
+        chunks=2,
+        directory=CentralDirectory("b"),
+        peers={"b": ("127.0.0.1", b.port)},
+        lease_s=0.1,
+    )
+    proxy = await Proxy(a.port).start()
+    b.cache.add_peer("a", "127.0.0.1", proxy.port)
+    await a.cache.connect(soon())
+    await b.cache.connect(soon())
+    ref = make_refs(big, 1)[0]
+    await a.put([ref])
+    proxy.arm("stall", 1000)
+    task = asyncio.ensure_future(b.pull([ref], seconds=0.6))
+    while not proxy.fired:
+        await asyncio.sleep(0.001)
+    assert a.cache.tier.stats()["pinned"] == 1
+    await asyncio.sleep(0.2)
+    assert a.cache.tier.stats()["pinned"] == 0
+    assert a.cache.stats()["served"] == {"lease": 1}
+    outcome, got = await task
+    assert not got and outcome.misses == {"timeout": 1}
+    await proxy.close()
+
+
 async def test_cancelling_in_mid_record_frees_everything(start: Start) -> None:
     _, b, proxy, refs = await start()
     proxy.arm("stall", 30_000)

@@ -111,7 +111,7 @@ class KvServer:
                 self.causes["too many connections"] += 1
                 sock.close()
                 continue
-            self._options.apply(sock)
+            # Linux hands the listener's socket options on to what it accepts.
             channel = Channel(sock, loop)
             task = loop.create_task(self._converse(channel))
             self._channels[task] = channel
