@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal
 
+from geokv.cache.announcing import Announcer
 from geokv.cache.fetching import Fetcher, OnChunk
 from geokv.cache.history import History, Sink
 from geokv.cache.keys import ChunkRef
@@ -66,19 +67,24 @@ class SharedCache:
         self.misses: Counter[str] = Counter()
         self._peers: list[str] = []
         self._clock = clock
-        self._directory_ns = round(directory_s * NS_PER_S)
         self._replicate = replicate
         self._history = History(site, history, clock)
         self._background: set[asyncio.Task[Any]] = set()
-        self._gone: dict[bytes, None] = {}
-        self._telling: asyncio.Task[None] | None = None
+        self._announcer = Announcer(
+            tier,
+            directory,
+            self._history,
+            round(directory_s * NS_PER_S),
+            lambda why: self._miss(self.misses, "directory", why),
+            self._spawn,
+        )
         self._source = TierSource(
             tier,
             layout,
             transport.incarnation,
             round(lease_s * NS_PER_S),
             self._history,
-            self._no_longer_here,
+            self._announcer.gone,
         )
         self._fetcher = Fetcher(tier, layout, transport, self._history, self._keep)
         tier.on_evict = self._evicted
@@ -213,7 +219,7 @@ class SharedCache:
             fetched = [
                 ref.key for ref in plan.refs[: outcome.usable_chunks] if ref.key in self.tier
             ]
-            self._spawn(self._tell("publish", fetched))
+            self._announcer.publish_soon(fetched)
         return outcome
 
     # -- writing ---------------------------------------------------------------
@@ -264,7 +270,8 @@ class SharedCache:
         Returns:
             False if it could not be told; counted as ``directory``.
         """
-        return await self._tell("publish", [key for key in keys if key in self.tier], deadline_ns)
+        here = [key for key in keys if key in self.tier]
+        return await self._announcer.tell("publish", here, deadline_ns)
 
     async def drop(
         self,
@@ -280,7 +287,7 @@ class SharedCache:
         if tier != "dram":
             raise CacheError(f"there is no tier {tier!r}", "this site has: dram")
         leaving = [key for key in (self.tier.keys() if keys is None else keys) if key in self.tier]
-        await self._tell("withdraw", leaving, deadline_ns)
+        await self._announcer.tell("withdraw", leaving, deadline_ns)
         dropped = self.tier.drop(leaving)
         for key in dropped:
             self._history.note("drop", key, tier=tier)
@@ -327,40 +334,7 @@ class SharedCache:
 
     def _evicted(self, key: bytes) -> None:
         self._history.note("evict", key)
-        self._no_longer_here(key)
-
-    def _no_longer_here(self, key: bytes) -> None:
-        """Let the directory know soon; what goes at the same moment goes in one call."""
-        self._gone[key] = None
-        if self._telling is None or self._telling.done():
-            self._telling = self._spawn(self._tell_gone())
-
-    async def _tell_gone(self) -> None:
-        while self._gone:
-            keys = [key for key in self._gone if key not in self.tier]
-            self._gone.clear()
-            await self._tell("withdraw", keys)
-
-    async def _tell(
-        self,
-        op: Literal["publish", "withdraw"],
-        keys: Sequence[bytes],
-        deadline_ns: int | None = None,
-    ) -> bool:
-        if not keys:
-            return True
-        until = now_ns() + self._directory_ns if deadline_ns is None else deadline_ns
-        try:
-            if op == "publish":
-                await self.directory.publish(keys, until)
-            else:
-                await self.directory.withdraw(keys, until)
-        except CacheError as error:
-            self._miss(self.misses, "directory", f"{op}: {error.message}")
-            return False
-        for key in keys:
-            self._history.note(op, key)
-        return True
+        self._announcer.gone(key)
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)

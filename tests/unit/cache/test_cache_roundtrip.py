@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from cache_proxy import Proxy
 from cache_sites import World, content, make_layout, make_refs, soon
+
+from geokv.cache import CentralDirectory
 
 
 @pytest.mark.parametrize(
@@ -29,3 +34,47 @@ async def test_every_byte_arrives_in_prefix_order(
     again, got_again = await b.pull(refs)
     assert got_again == got
     assert (again.local_chunks, again.remote_chunks, again.wire_bytes) == (chunks, 0, 0)
+
+
+async def test_each_stripe_has_no_more_than_in_flight_requests_out(world: World) -> None:
+    layout = make_layout()
+    transport = {"streams": 3, "in_flight": 2}
+    b = await world.site("b", layout, directory=CentralDirectory("b"), transport=transport)
+    here = {"b": ("127.0.0.1", b.port)}
+    a = await world.site("a", layout, directory=CentralDirectory("b"), peers=here)
+    proxy = await Proxy(a.port).start()
+    b.cache.add_peer("a", "127.0.0.1", proxy.port)
+    await a.cache.connect(soon())
+    await b.cache.connect(soon())
+    refs = make_refs(layout, 10)
+    await a.put(refs)
+    proxy.arm("stall", 0)
+    task = asyncio.ensure_future(b.pull(refs, seconds=0.4))
+    while not proxy.fired:
+        await asyncio.sleep(0.001)
+    peer = b.cache.transport._peers["a"]  # type: ignore[attr-defined]
+    stripes = {stripe: stream for stripe, stream in peer._streams.items() if stripe >= 0}
+    assert peer.stats()["queued"] <= 4
+    stalled = [stream for stream in stripes.values() if stream.outstanding]
+    assert stalled and all(stream.outstanding <= 2 for stream in stalled)
+    outcome, _ = await task
+    # Only the stalled stripe's chunks failed: the other two did all the rest.
+    await b.cache.quiesce(soon())
+    assert outcome.misses == {"timeout": 1}
+    assert len(b.cache.tier) >= 8
+    await proxy.close()
+
+
+async def test_reconnecting_replaces_every_connection(world: World) -> None:
+    layout = make_layout()
+    a, b = await world.pair(layout)
+    peer = b.cache.transport._peers["a"]  # type: ignore[attr-defined]
+    before = dict(peer._streams)
+    await b.cache.reconnect(soon())
+    assert set(peer._streams) == set(before) == {-1, 0, 1, 2, 3}
+    assert all(peer._streams[stripe] is not stream for stripe, stream in before.items())
+    assert all(stream.error is not None for stream in before.values())
+    refs = make_refs(layout, 3)
+    await a.put(refs)
+    _, got = await b.pull(refs)
+    assert got == [content(ref, layout) for ref in refs]
