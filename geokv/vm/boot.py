@@ -48,6 +48,7 @@ def boot_command(kernel: Kernel, clock: Clock, job: Job, folder: Path, processor
         "con0=fd:0,fd:1" if job.interactive else "con0=null,fd:1",
         "ssl=null",
         "panic=-1",
+        "ipv6.disable_ipv6=1",
     ]
     if clock == "virtual":
         command += ["time-travel=inf-cpu", f"time-travel-start={_START_OF_TIME_S * NS_PER_S}"]

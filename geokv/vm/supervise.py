@@ -9,15 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from geokv.errors import VmError
-from geokv.vm.cpu import Processor, lend_processor
 from geokv.vm.job import Job, Outcome
 from geokv.vm.place import Place
+from geokv.vm.slot import take_slot
 
 _LOOK_EVERY_S = 0.05
 _TAIL_LINES = 15
@@ -59,10 +57,9 @@ class _Running:
         self.job = job
         self.index = index
         self.outcome: Outcome | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="geokv-vm-")
-        self._path = Path(self._folder.name)
+        self._slot = take_slot()
+        self._path = self._slot.folder
         job.write(self._path)
-        self._processor: Processor = lend_processor()
         self._console = (self._path / "console").open("wb")
         self._stdout_at = 0
         self._last_line = "nothing"
@@ -70,7 +67,7 @@ class _Running:
         terminal = None if job.interactive else subprocess.DEVNULL
         console = None if job.interactive else self._console
         self._process = subprocess.Popen(
-            place.command(job, self._path, self._processor.number),
+            place.command(job, self._path, self._slot.processor),
             stdin=terminal,
             stdout=console,
             stderr=subprocess.STDOUT if console else None,
@@ -107,8 +104,7 @@ class _Running:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._console.close()
-        self._processor.close()
-        self._folder.cleanup()
+        self._slot.close()
 
     def _settle(self) -> Outcome:
         status = self._path / "status"
