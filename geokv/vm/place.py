@@ -46,6 +46,15 @@ def choose_place(clock: Clock) -> Place:
     """
     if clock == "wall" and os.geteuid() == 0 and host_has_netem():
         return Place(clock, f"{platform.release()} (this host, real clock)", None)
+    return in_vm(clock)
+
+
+def in_vm(clock: Clock) -> Place:
+    """The embedded VM with either clock.
+
+    Raises:
+        HostError: the kernel is not built.
+    """
     kernel = require_kernel()
     word = "virtual" if clock == "virtual" else "real"
     return Place(clock, f"{kernel.release} (embedded VM, {word} clock)", kernel)

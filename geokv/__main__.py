@@ -1,0 +1,5 @@
+"""``python -m geokv``."""
+
+from geokv.cli import main
+
+main()

@@ -1,0 +1,48 @@
+"""The ``geokv`` command. One file per command, each thin: parse, call a room, print, exit.
+
+Exit codes: 0 pass or done, 1 fail, 2 wrong usage, 3 invalid (a link out of tolerance),
+4 unknown or could not be carried out.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from geokv.cli import check, clean, doctor, kernel, run, table
+from geokv.errors import GeokvError
+
+app = typer.Typer(
+    name="geokv",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="Share KV caches between small data centres on an emulated optical network, "
+    "and see what distance does to the time to first token.",
+    epilog="Start with [bold]geokv doctor[/bold], then [bold]geokv run distance_ttft[/bold].",
+)
+app.command("doctor")(doctor.doctor)
+app.command("run")(run.run)
+app.command("table")(table.table)
+app.command("check")(check.check)
+app.command("clean")(clean.clean)
+app.add_typer(kernel.app, name="kernel")
+
+
+def main() -> None:
+    """Entry point: expected errors become a message and an exit code, never a traceback."""
+    try:
+        app()
+    except GeokvError as error:
+        console = Console(stderr=True, soft_wrap=True)
+        console.print(f"[red]error:[/red] {escape(error.message)}", highlight=False)
+        if error.hint:
+            console.print(f"  → {escape(error.hint)}", highlight=False)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("stopped; nothing is left running")
+        sys.exit(130)
