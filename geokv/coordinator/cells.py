@@ -254,14 +254,21 @@ class CellRunner:
 
 
 def _link_record(check: LinkCheck, phase: str) -> dict[str, Any]:
-    rates = [check.goodput_forward_bps or 0.0, check.goodput_backward_bps or 0.0]
+    forward, backward = check.goodput_forward_bps, check.goodput_backward_bps
+    worse = None if forward is None or backward is None else min(forward, backward)
     return {
         "link": check.link,
         "phase": phase,
         "rtt_asked_ns": check.rtt_asked_ns,
-        "rtt_measured_ns": check.rtt_measured_ns or 0,
+        "rtt_expected_ns": check.rtt_expected_ns,
+        "rtt_measured_ns": check.rtt_measured_ns,
+        "rtt_p99_ns": check.rtt_p99_ns,
+        "jitter_measured_ns": check.jitter_measured_ns,
+        "loss_measured": check.loss_measured,
         "goodput_asked_bps": check.goodput_asked_bps,
-        "goodput_measured_bps": round(min(rates)),
+        "goodput_measured_bps": worse,
+        "goodput_forward_bps": forward,
+        "goodput_backward_bps": backward,
         "drops": check.dropped_packets,
         "ok": check.ok,
         "problems": check.problems,

@@ -146,7 +146,8 @@ class Fleet:
         self.clients[site] = ClientHandle(process, ours)
 
     def wait_ready(self) -> None:
-        """Wait until every site's control socket exists.
+        """Wait until every site answers its control socket, so that nothing starts up any more
+        while links are measured.
 
         Raises:
             RunError: a site ended or did not come up; carries its own error.
@@ -160,6 +161,8 @@ class Fleet:
                     raise RunError(f"site {name} could not start: {_last_words(site)}")
                 if now_ns() > deadline_ns:
                     raise RunError(f"site {name} was not ready after {_START_DEADLINE_S:g} s")
+        for site in self.sites.values():
+            site.get("/stats")
 
 
 def _last_words(site: SiteHandle) -> str:

@@ -97,9 +97,7 @@ def build_api(
         }
 
     @app.post("/v1/completions")
-    async def completions(
-        body: CompletionRequest, request: Request, who: Tenant = known
-    ) -> Any:
+    async def completions(body: CompletionRequest, request: Request, who: Tenant = known) -> Any:
         asks = [
             ask(
                 request,
@@ -116,9 +114,7 @@ def build_api(
         return await _respond(worker, body, asks, _Completion(model))
 
     @app.post("/v1/chat/completions")
-    async def chat(
-        body: ChatRequest, request: Request, who: Tenant = known
-    ) -> Any:
+    async def chat(body: ChatRequest, request: Request, who: Tenant = known) -> Any:
         tokens = worker.tokenizer.chat([message.plain() for message in body.messages])
         return await _respond(
             worker, body, [ask(request, body, who, tokens, body.limit)], _Chat(model)
