@@ -1,0 +1,92 @@
+"""Every suite, each where it belongs, and one count at the end.
+
+    python tests/run_all.py [SUITE ...]
+
+``unit`` and ``peers`` run anywhere, ``lab`` inside one boot of the VM, ``e2e`` drives
+the command line.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+from pathlib import Path
+
+from geokv.errors import GeokvError
+from geokv.paths import CHECKOUT
+from geokv.vm import Job, choose_place
+from geokv.vm.supervise import run_job
+
+SUITES = ("unit", "peers", "lab", "e2e")
+_LAB_MEMORY_BYTES = 6 * 2**30
+_LAB_WATCHDOG_S = 300
+
+
+@dataclass
+class Count:
+    """Tests of one suite, or of all."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def add(self, other: Count) -> None:
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+    def __str__(self) -> str:
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+def run_suite(name: str, report: Path) -> Count:
+    """Run one suite; a suite that did not come to its end counts as one failure."""
+    pytest = ("-m", "pytest", f"tests/{name}", "-q", "-rs", f"--junitxml={report}")
+    if name == "lab":
+        job = Job(("python", *pytest), _LAB_MEMORY_BYTES, _LAB_WATCHDOG_S)
+        try:
+            outcome = run_job(choose_place("virtual"), job)
+            print(outcome.errors, end="")
+            status = outcome.status
+        except GeokvError as error:
+            print(error)
+            status = 4
+    else:
+        status = subprocess.run([sys.executable, *pytest], cwd=CHECKOUT).returncode
+    count = _read(report)
+    if status not in (0, 1) or count.passed + count.failed == 0:
+        count.failed += 1
+    return count
+
+
+def _read(report: Path) -> Count:
+    if not report.exists():
+        return Count()
+    suite = ElementTree.parse(report).getroot().find("testsuite")
+    if suite is None:
+        return Count()
+    number = {key: int(suite.get(key, 0)) for key in ("tests", "failures", "errors", "skipped")}
+    failed = number["failures"] + number["errors"]
+    return Count(number["tests"] - failed - number["skipped"], failed, number["skipped"])
+
+
+def main() -> None:
+    total = Count()
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in sys.argv[1:] or SUITES:
+            print(f"\n== tests/{name}", flush=True)
+            started = time.monotonic()
+            count = run_suite(name, Path(folder) / f"{name}.xml")
+            lines.append(f"{name:6} {count} in {time.monotonic() - started:.0f} s")
+            total.add(count)
+    print("\n" + "\n".join(lines) + f"\n\n{total}")
+    sys.exit(1 if total.failed else 0)
+
+
+if __name__ == "__main__":
+    main()
