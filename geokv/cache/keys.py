@@ -87,7 +87,7 @@ def chunk_refs(
 ) -> list[ChunkRef]:
     """Every full chunk of ``tokens`` with its parent and tokens, in prefix order."""
     keys = chunk_keys(root, tokens, chunk_tokens, block_tokens)
-    parents = [root, *keys[:-1]]
+    parents = [root, *keys][: len(keys)]
     return [
         ChunkRef(key, parent, tuple(tokens[i * chunk_tokens : (i + 1) * chunk_tokens]), tenant)
         for i, (key, parent) in enumerate(zip(keys, parents, strict=True))

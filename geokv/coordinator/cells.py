@@ -17,6 +17,7 @@ from geokv.scenario.prompts import shared_prefix
 from geokv.site.record import RequestRecord
 
 _WARM_FLOOR_BYTES = 4 * 2**20
+_PREPARING = 2**31
 _REUSE = {"recompute": "none", "local-hit": "local", "remote-hit": "remote"}
 
 _NEVER_SERVED: dict[str, Any] = {
@@ -146,10 +147,7 @@ class CellRunner:
             site.post("/drop", tiers=["device", "dram"])
         provider = self._fleet.sites[workload.provider]
         provider.post("/policy", reuse="local")
-        tail = question_tokens(
-            self._scenario.seed, cell.index, 0, workload.question_tokens, self._vocab, warmup=True
-        )
-        self._ask(cell, "prepare", 0, True, workload.provider, tail)
+        self._ask(cell, "prepare", 0, True, workload.provider)
         provider.post("/settle")
 
     def _request(self, cell: Cell, arm: str, repeat: int, warmup: bool) -> None:
@@ -162,30 +160,27 @@ class CellRunner:
             asker.post("/drop", tiers=["device", "dram"])
         elif repeat == 0:
             self._make_local(cell, warmup)
-        tail = question_tokens(
-            self._scenario.seed,
-            cell.index,
-            repeat,
-            workload.question_tokens,
-            self._vocab,
-            warmup=warmup,
-        )
-        self._ask(cell, arm, repeat, warmup, workload.asker, tail)
+        self._ask(cell, arm, repeat, warmup, workload.asker)
 
     def _make_local(self, cell: Cell, warmup: bool) -> None:
         """Bring the prefix to the asker's device before its first local hit."""
         workload = self._scenario.workload
         asker = self._fleet.sites[workload.asker]
-        tail = question_tokens(
-            self._scenario.seed, cell.index, 2**31 + warmup, workload.question_tokens, self._vocab
-        )
-        self._ask(cell, "prepare", 1 + warmup, True, workload.asker, tail)
+        self._ask(cell, "prepare", 1 + warmup, True, workload.asker)
         asker.post("/settle")
 
-    def _ask(
-        self, cell: Cell, arm: str, repeat: int, warmup: bool, site: str, tail: list[int]
-    ) -> None:
+    def _ask(self, cell: Cell, arm: str, repeat: int, warmup: bool, site: str) -> None:
         workload = self._scenario.workload
+        # A question that prepares a cache is never one that is asked again.
+        number = repeat + _PREPARING if arm == "prepare" else repeat
+        tail = question_tokens(
+            self._scenario.seed,
+            cell.index,
+            number,
+            workload.question_tokens,
+            self._vocab,
+            warmup=warmup,
+        )
         kind = "w" if warmup else "r"
         request_id = f"c{cell.index}-{arm}-{kind}{repeat}"
         reply = self._fleet.clients[site].ask(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import uuid
-from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Awaitable
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, FastAPI, Header, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.exceptions import HTTPException
 
 from geokv.clock import now_ns
 from geokv.engine.generation import TokenEvent
@@ -20,6 +22,7 @@ from geokv.site.settings import Tenant
 from geokv.site.worker import Ask, Worker
 from geokv.units import NS_PER_S
 
+T = TypeVar("T")
 _REQUEST_ID = re.compile(r"^[A-Za-z0-9._:/-]{1,128}$")
 _STARTED_S = 1_767_225_600
 """``created`` of the model list: fixed, as nothing but a run folder's label reads a wall clock."""
@@ -65,19 +68,20 @@ def build_api(
                 "model",
             )
         limit = worker.engine.model.config
+        param = "prompt" if isinstance(body, CompletionRequest) else "messages"
         if any(token >= limit.vocab_size for token in tokens):
             raise Refusal(
                 400,
-                f"a token id is not below {limit.vocab_size}",
+                f"{param}: a token id is not below {limit.vocab_size}",
                 "invalid_request_error",
-                "prompt",
+                param,
             )
         if not tokens or len(tokens) >= limit.max_tokens:
             raise Refusal(
                 400,
-                f"the prompt has {len(tokens)} tokens; {model} takes 1 to {limit.max_tokens - 1}",
+                f"{param}: {len(tokens)} tokens; {model} takes 1 to {limit.max_tokens - 1}",
                 "invalid_request_error",
-                "prompt",
+                param,
             )
         given = request.headers.get("x-request-id", "")
         name = given if _REQUEST_ID.match(given) else f"req-{uuid.uuid4().hex}"
@@ -111,14 +115,13 @@ def build_api(
         ]
         if not asks:
             raise Refusal(400, "prompt: must not be empty", "invalid_request_error", "prompt")
-        return await _respond(worker, body, asks, _Completion(model))
+        return await _respond(request, worker, body, asks, _Completion(model))
 
     @app.post("/v1/chat/completions")
     async def chat(body: ChatRequest, request: Request, who: Tenant = known) -> Any:
         tokens = worker.tokenizer.chat([message.plain() for message in body.messages])
-        return await _respond(
-            worker, body, [ask(request, body, who, tokens, body.limit)], _Chat(model)
-        )
+        asks = [ask(request, body, who, tokens, body.limit)]
+        return await _respond(request, worker, body, asks, _Chat(model))
 
     @app.exception_handler(Refusal)
     async def on_refusal(_: Request, error: Refusal) -> JSONResponse:
@@ -127,10 +130,15 @@ def build_api(
     @app.exception_handler(RequestValidationError)
     async def on_invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
-        param = ".".join(str(part) for part in first["loc"][1:]) or None
-        return JSONResponse(
-            error_body(f"{param}: {first['msg']}", "invalid_request_error", param), 400
-        )
+        broken = first["type"] == "json_invalid"
+        param = None if broken else _param(first["loc"][1:], error.body)
+        text = "the body is not JSON" if broken else f"{param or 'body'}: {first['msg']}"
+        return JSONResponse(error_body(text, "invalid_request_error", param), 400)
+
+    @app.exception_handler(HTTPException)
+    async def on_http(request: Request, error: HTTPException) -> JSONResponse:
+        text = f"{request.method} {request.url.path}: {error.detail}"
+        return JSONResponse(error_body(text, "invalid_request_error"), error.status_code)
 
     @app.exception_handler(GeokvError)
     async def on_error(_: Request, error: GeokvError) -> JSONResponse:
@@ -138,6 +146,19 @@ def build_api(
         return JSONResponse(error_body(error.message, kind), status)
 
     return app
+
+
+def _param(loc: tuple[Any, ...], body: Any) -> str | None:
+    """``loc`` as the client wrote it: pydantic adds a tag for each member of a union."""
+    parts: list[str] = []
+    for part in loc:
+        missing = isinstance(body, dict) and part not in body and part == loc[-1]
+        try:
+            body = None if missing else body[part]
+        except (LookupError, TypeError):
+            break
+        parts.append(str(part))
+    return ".".join(parts) or None
 
 
 def _status_of(error: GeokvError) -> tuple[int, str]:
@@ -187,6 +208,7 @@ class _Chat:
 
 
 async def _respond(
+    request: Request,
     worker: Worker,
     body: CompletionRequest | ChatRequest,
     asks: list[Ask],
@@ -200,20 +222,50 @@ async def _respond(
         lines = _stream(worker, asks, words, head, include)
         # The first event is awaited here, so that a request that cannot be served
         # gets its HTTP status and not an error inside a 200.
-        first = await anext(lines)
+        first = await _unless_gone(request, anext(lines))
         return StreamingResponse(
             _chain(first, lines), media_type="text/event-stream", headers=headers
         )
+    choices = await _unless_gone(request, _whole(worker, asks, words))
+    return JSONResponse(
+        {**head, "object": words.kind, "choices": choices, "usage": _total(worker, asks)},
+        headers=headers,
+    )
+
+
+async def _whole(
+    worker: Worker, asks: list[Ask], words: _Completion | _Chat
+) -> list[dict[str, Any]]:
     choices = []
     for index, one in enumerate(asks):
         text, finish = "", "stop"
         async for event in worker.answer(one):
             text, finish = text + event.text, event.finish or finish
         choices.append(words.choice(index, text, finish))
-    return JSONResponse(
-        {**head, "object": words.kind, "choices": choices, "usage": _total(worker, asks)},
-        headers=headers,
-    )
+    return choices
+
+
+async def _unless_gone(request: Request, work: Awaitable[T]) -> T:
+    """The result of ``work``, which is cancelled when the client hangs up: nobody would read it.
+
+    (Once a response streams, Starlette watches the connection itself.)
+    """
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_hang_up(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise Refusal(499, "the client went away", "client_closed_request")
+        return task.result()
+    finally:
+        task.cancel()
+        gone.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def _hang_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _stream(

@@ -160,9 +160,12 @@ def _listen(host: str, port: int, what: str) -> socket.socket:
 
 def _listen_unix(path: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(path)
-    os.chmod(path, 0o600)
+    # It gets its name when it listens: who waits for the name must not be refused.
+    unnamed = f"{path}.new"
+    listener.bind(unnamed)
+    os.chmod(unnamed, 0o600)
     listener.listen(64)
+    os.rename(unnamed, path)
     listener.setblocking(False)
     return listener
 

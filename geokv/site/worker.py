@@ -278,6 +278,7 @@ class _Deadline:
     """``async with``: cancels its body at a monotonic time and says so as RunError."""
 
     def __init__(self, deadline_ns: int) -> None:
+        self._deadline_ns = deadline_ns
         self._timeout = asyncio.timeout_at(deadline_ns / NS_PER_S)
 
     async def __aenter__(self) -> None:
@@ -286,6 +287,9 @@ class _Deadline:
     async def __aexit__(self, *exc: object) -> None:
         try:
             await self._timeout.__aexit__(*exc)  # type: ignore[arg-type]
+            # Computing on the loop's own thread keeps the timer from firing.
+            if exc[0] is None and now_ns() >= self._deadline_ns:
+                raise TimeoutError
         except TimeoutError:
             raise RunError(
                 "the request's deadline has passed", "send a shorter prompt or a longer deadline"
