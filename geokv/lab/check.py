@@ -32,11 +32,14 @@ class Tolerance:
     rtt_floor_ns: int
     goodput_floor: float = 0.95
     goodput_ceiling: float = 1.02
+    spread_share: float = 1.0
+    """Share of the one-way times, around their median, whose spread counts as jitter: in real
+    time the outer ones are the host's scheduler and not the link."""
 
 
 TOLERANCES: dict[Clock, Tolerance] = {
     "virtual": Tolerance(0.005, 5_000),
-    "wall": Tolerance(0.05, 100_000, goodput_ceiling=1.05),
+    "wall": Tolerance(0.05, 100_000, goodput_ceiling=1.05, spread_share=0.5),
 }
 
 _QUICK_ECHOES, _FULL_ECHOES = 20, 200
@@ -53,7 +56,7 @@ class LinkCheck:
         rtt_asked_ns: the plan's, of a packet without length.
         rtt_expected_ns: with the probe's own time on the wire; what is compared.
         rtt_measured_ns: median; None when no probe came back.
-        jitter_measured_ns: half the spread of the one-way times.
+        jitter_measured_ns: half the spread of the one-way times (``Tolerance.spread_share`` of them).
         loss_*: share of probes lost, both directions together; None when not asked for and none.
         goodput_*_bps: TCP payload; forward is a to b. With lost or disturbed packets it is taken
             from the spacing of a train of full frames, not from TCP (``goodput_by``).
@@ -137,7 +140,9 @@ def check_link(lab: Lab, link: str, *, quick: bool = True, clock: Clock = "virtu
         found.problems = [f"link {link}: still busy after {_IDLE_DEADLINE_S:g} s, not measured"]
         return found
     with LinkProbe(lab, link) as probe:
-        _take_echoes(found, probe.echo(_QUICK_ECHOES if quick else _FULL_ECHOES))
+        _take_echoes(
+            found, probe.echo(_QUICK_ECHOES if quick else _FULL_ECHOES), tolerance.spread_share
+        )
         if plan.forward.disturbs:
             count = _QUICK_TRAIN if quick else _FULL_TRAIN
             _take_trains(found, [probe.train(end, count) for end in (0, 1)])
@@ -170,7 +175,7 @@ def wait_idle(lab: Lab, link: str) -> bool:
     return True
 
 
-def _take_echoes(found: LinkCheck, echoes: Echoes) -> None:
+def _take_echoes(found: LinkCheck, echoes: Echoes, spread_share: float) -> None:
     found.probes = echoes.sent
     found.loss_measured = 1 - len(echoes.rtt_ns) / echoes.sent
     if not echoes.rtt_ns:
@@ -179,8 +184,15 @@ def _take_echoes(found: LinkCheck, echoes: Echoes) -> None:
     found.rtt_p99_ns = sorted(echoes.rtt_ns)[math.ceil(0.99 * len(echoes.rtt_ns)) - 1]
     found.one_way_forward_ns = round(statistics.median(echoes.forward_ns))
     found.one_way_backward_ns = round(statistics.median(echoes.backward_ns))
-    spreads = [max(times) - min(times) for times in (echoes.forward_ns, echoes.backward_ns)]
-    found.jitter_measured_ns = max(spreads) // 2
+    ways = (echoes.forward_ns, echoes.backward_ns)
+    found.jitter_measured_ns = max(_spread(times, spread_share) for times in ways) // 2
+
+
+def _spread(times: list[int], share: float) -> int:
+    """Largest less smallest of the middle ``share`` of the times."""
+    ordered = sorted(times)
+    outer = int(len(ordered) * (1 - share) / 2)
+    return ordered[len(ordered) - 1 - outer] - ordered[outer]
 
 
 def _take_trains(found: LinkCheck, trains: list[Train]) -> None:
