@@ -56,7 +56,7 @@ class LinkCheck:
         rtt_asked_ns: the plan's, of a packet without length.
         rtt_expected_ns: with the probe's own time on the wire; what is compared.
         rtt_measured_ns: median; None when no probe came back.
-        jitter_measured_ns: half the spread of the one-way times (``Tolerance.spread_share`` of them).
+        jitter_measured_ns: half the spread of the one-way times, of ``spread_share`` of them.
         loss_*: share of probes lost, both directions together; None when not asked for and none.
         goodput_*_bps: TCP payload; forward is a to b. With lost or disturbed packets it is taken
             from the spacing of a train of full frames, not from TCP (``goodput_by``).
