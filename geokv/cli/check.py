@@ -38,6 +38,7 @@ def check(
 
     from geokv.errors import ConfigError
     from geokv.lab.topology import load_topology
+    from geokv.report.console import table_console
     from geokv.scenario.paths import parse_override, with_value
     from geokv.scenario.sweep import topology_mapping
     from geokv.vm import Job, choose_place
@@ -68,7 +69,7 @@ def check(
         for row in rows:
             typer.echo(json.dumps(row))
     else:
-        console = Console()
+        console = table_console()
         console.print(f"{loaded.name}: {place.kernel_name}, S = {byte_scale}", highlight=False)
         console.print(_table(rows))
         for text in problems:

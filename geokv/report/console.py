@@ -20,13 +20,15 @@ _MARK_STYLES = {True: "green", False: "red", None: "yellow"}
 def print_run(summary: dict[str, Any], console: Console | None = None) -> None:
     """Print header, table, judged lines and verdict; fits 110 columns but for extreme numbers.
 
-    Without a console, a pipe or a file gets that width, a terminal keeps its own.
+    Without a console, one of ``table_console`` is used.
     """
-    if console is None:
-        console = Console()
-        if not console.is_terminal:
-            console = Console(width=max(console.width, WIDTH_COLUMNS))
-    console.print(render(summary))
+    (console or table_console()).print(render(summary))
+
+
+def table_console() -> Console:
+    """A console for tables: a pipe or a file gets 120 columns, a terminal keeps its own."""
+    console = Console()
+    return console if console.is_terminal else Console(width=max(console.width, WIDTH_COLUMNS))
 
 
 def render(summary: dict[str, Any]) -> RenderableType:
