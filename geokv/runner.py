@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from geokv import __version__
-from geokv.engine.profile import load_profile
-from geokv.errors import GeokvError, RunError
+from geokv.engine.profile import GpuProfile, load_profile
+from geokv.errors import ConfigError, EngineError, GeokvError, RunError
+from geokv.report.disk import explained
 from geokv.report.run_folder import make_run_folder, write_all, write_manifest
 from geokv.scenario import Scenario
 from geokv.vm import Job, Place, choose_place
@@ -36,18 +37,23 @@ def run_scenario(
         The run folder and its summary.
 
     Raises:
+        ConfigError: the scenario or ``out`` cannot be used; nothing is made.
         GeokvError: the place, the folder, a VM, the lab or a site failed; the run folder
             keeps ``log.txt``.
     """
     place = choose_place(scenario.clock)
+    profile = _profile(scenario)
     run_dir = make_run_folder(scenario, root, exact=out)
     parts = min(scenario.vm.jobs, len(scenario.cells())) if place.kernel else 1
-    write_manifest(run_dir, _manifest(scenario, place, parts))
+    write_manifest(run_dir, _manifest(scenario, profile, place, parts))
     on_progress(
         {"event": "folder", "path": str(run_dir), "parts": parts, "kernel": place.kernel_name}
     )
-    _run_parts(place, scenario, run_dir, parts, on_progress)
-    _join_parts(run_dir, parts)
+    try:
+        _run_parts(place, scenario, run_dir, parts, on_progress)
+        _join_parts(run_dir, parts)
+    except OSError as error:
+        raise explained(error, Path(error.filename or run_dir)) from None
     on_progress({"event": "report"})
     return run_dir, write_all(run_dir)
 
@@ -125,11 +131,16 @@ def _join_parts(run_dir: Path, parts: int) -> None:
         (records / f"{name}.jsonl").write_text(text, encoding="utf-8")
 
 
-def _manifest(scenario: Scenario, place: Place, parts: int) -> dict[str, Any]:
+def _profile(scenario: Scenario) -> GpuProfile:
+    try:
+        return load_profile(scenario.deployment.stands_for)
+    except EngineError as error:
+        raise ConfigError(f"deployment.stands_for: {error.message}", error.hint) from None
+
+
+def _manifest(scenario: Scenario, profile: GpuProfile, place: Place, parts: int) -> dict[str, Any]:
     deployment = scenario.deployment
-    profile = load_profile(deployment.stands_for)
     return {
-        "geokv": __version__,
         "clock": place.clock,
         "kernel": place.kernel_name,
         "parts": parts,
@@ -141,6 +152,7 @@ def _manifest(scenario: Scenario, place: Place, parts: int) -> dict[str, Any]:
         "scenario_hash": scenario.hash,
         "profile": profile.model_dump(mode="json"),
         "versions": {
+            "geokv": __version__,
             "python": platform.python_version(),
             **{name: importlib.metadata.version(name) for name in _PACKAGES},
         },

@@ -17,12 +17,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from geokv.errors import RunError
-from geokv.measure.records import Request
+from geokv.measure.records import Request, load_manifest, load_requests
+from geokv.scenario import path_links, read_back
 from geokv.scenario.energy import GPU_DEFAULTS, Constant, Energy
 from geokv.units import NS_PER_S
 
@@ -95,6 +97,24 @@ def request_joules(request: Request, numbers: Constants, links: int, byte_scale:
     bits = request.wire_bytes * byte_scale * 8
     transfer_j = numbers.transfer_pj_per_bit.value * 1e-12 * bits * links
     return Joules(gpu_j, optics_j, transfer_j)
+
+
+def joules_by_request(run_dir: Path) -> dict[str, Joules]:
+    """The proxy of every timed request of a run folder, by request id.
+
+    Raises:
+        RunError: broken or missing records.
+    """
+    scenario = read_back(run_dir / "scenario.yaml")
+    manifest, _ = load_manifest(run_dir)
+    numbers = constants(scenario.energy, manifest.profile)
+    workload = scenario.workload
+    links = len(path_links(scenario.topology, workload.provider, workload.asker))
+    return {
+        row.request_id: request_joules(row, numbers, links, manifest.byte_scale)
+        for row in load_requests(run_dir)
+        if row.timed
+    }
 
 
 def mean_joules(parts: Sequence[Joules]) -> Joules | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from geokv.report import words
+from geokv.report.grid import wide_table
 
 
 def to_markdown(summary: dict[str, Any]) -> str:
@@ -35,41 +36,14 @@ def to_markdown(summary: dict[str, Any]) -> str:
 
 
 def _table(summary: dict[str, Any]) -> list[str]:
-    arms = [arm for arm in words.ARM_TITLES if arm.replace("_", "-") in summary["ran"]["arms"]]
-    others = words.other_settings(summary)
-    titles = [*others, "km", "RTT asked ms", "RTT measured ms", "goodput ratio"]
-    titles += [f"{words.ARM_TITLES[arm]} TTFT p50 ms" for arm in arms]
-    titles += ["gain", "change vs 0 km", "bound ms", "ratio to bound", "wrong", "GiB moved"]
-    titles += [f"{words.ARM_TITLES[arm]} energy proxy J" for arm in arms]
-    titles += ["valid"]
-    rows = [
-        [*(str(cell["settings"].get(path, words.NONE)) for path in others), *_row(cell, arms)]
-        for cell in summary["cells"]
-    ]
-    return [
-        "| " + " | ".join(titles) + " |",
-        "|" + " ---: |" * len(titles),
-        *("| " + " | ".join(row) + " |" for row in rows),
-    ]
-
-
-def _row(cell: dict[str, Any], arms: list[str]) -> list[str]:
-    remote = cell["arms"].get("remote_hit", {})
-    return [
-        words.km(cell).replace("*", "\\*"),
-        words.number(cell["rtt_asked_ms"], 3),
-        words.number(cell["rtt_measured_ms"], 3),
-        words.number(cell["goodput_ratio"], 3),
-        *(words.ttft(cell, arm) for arm in arms),
-        words.percent(cell["gain"]),
-        words.change(cell),
-        words.ms(remote.get("bound_ms")),
-        words.ratio(remote.get("ratio_to_bound")),
-        words.wrong(cell),
-        words.gib(cell),
-        *(words.joules(cell, arm) for arm in arms),
-        "yes" if cell["valid"] else "**no**",
-    ]
+    titles, rows = wide_table(summary)
+    lines = ["| " + " | ".join(titles) + " |", "|" + " ---: |" * len(titles)]
+    for row in rows:
+        *plain, valid = (text.replace("*", "\\*") for text in row)
+        lines.append(
+            "| " + " | ".join([*plain, valid if valid == "yes" else f"**{valid}**"]) + " |"
+        )
+    return lines
 
 
 def _cell(text: str) -> str:

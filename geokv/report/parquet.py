@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from geokv.measure.energy import Joules
 from geokv.measure.records import CellRecord, Request, Spans
 from geokv.report.disk import saving
 
@@ -39,8 +40,13 @@ _PLAIN = {
 _SPANS = Spans.__struct_fields__
 
 
-def write_parquet(path: Path, requests: list[Request], cells: list[CellRecord]) -> None:
+def write_parquet(
+    path: Path, requests: list[Request], cells: list[CellRecord], energy: dict[str, Joules]
+) -> None:
     """Write all requests, prepares and warm-ups too. First-token logits stay in the records.
+
+    Args:
+        energy: proxy by request id; requests without one get nulls.
 
     Raises:
         RunError: a full disk.
@@ -58,5 +64,8 @@ def write_parquet(path: Path, requests: list[Request], cells: list[CellRecord]) 
     for name in _SPANS:
         values = [getattr(row.spans, name) if row.spans else None for row in requests]
         columns[name] = pa.array(values, pa.int64())
+    for part in ("total_j", "gpu_j", "optics_j", "transfer_j"):
+        joules = [getattr(energy.get(row.request_id), part, None) for row in requests]
+        columns[f"energy_proxy_{part}"] = pa.array(joules, pa.float64())
     with saving(path):
         pq.write_table(pa.table(columns), path, compression="zstd")

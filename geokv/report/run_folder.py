@@ -3,7 +3,7 @@
 results/<scenario>/<stamp>-<short hash>/
   scenario.yaml  manifest.json  records/  log.txt      written by the run
   summary.json  table.csv  table.md  links.json
-  requests.parquet  history.jsonl  plots/              written by write_all
+  requests.parquet  history.jsonl  plots/  report.html  written by write_all
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from geokv.errors import ConfigError, RunError
+from geokv.measure.energy import joules_by_request
 from geokv.measure.records import load_cells, load_requests
 from geokv.measure.summary import summarise
 from geokv.report.csv import to_csv
@@ -69,6 +70,7 @@ def write_all(run_dir: Path) -> dict[str, Any]:
         ConfigError: the folder cannot be written to.
     """
     # Imported late: a table is printed and a folder made without Arrow and Matplotlib.
+    from geokv.report.html import to_html
     from geokv.report.parquet import write_parquet
     from geokv.report.plots import draw_plots
 
@@ -82,8 +84,10 @@ def write_all(run_dir: Path) -> dict[str, Any]:
     write_text(run_dir / "table.md", to_markdown(summary))
     write_text(run_dir / "links.json", to_links(records))
     merge_history(run_dir)
-    write_parquet(run_dir / "requests.parquet", load_requests(run_dir), records)
+    requests = load_requests(run_dir)
+    write_parquet(run_dir / "requests.parquet", requests, records, joules_by_request(run_dir))
     draw_plots(summary, run_dir / "plots")
+    write_text(run_dir / "report.html", to_html(summary, records, run_dir / "plots"))
     return summary
 
 

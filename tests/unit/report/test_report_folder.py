@@ -27,6 +27,7 @@ WRITTEN = {
     "links.json",
     "requests.parquet",
     "history.jsonl",
+    "report.html",
     "plots/ttft_vs_km.svg",
     "plots/ttft_vs_km.png",
     "plots/remote_hit_spans.svg",
