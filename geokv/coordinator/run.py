@@ -24,6 +24,7 @@ from geokv.lab.build import Lab
 from geokv.lab.plan import compile_plan
 from geokv.scenario import Scenario
 from geokv.scenario.load import read_back
+from geokv.site.history import unwritable
 
 CONTENT_VOCAB = 256
 """Prompts are drawn from the first ids, which every supported tokenizer has as plain content."""
@@ -51,9 +52,7 @@ def run_part(run_dir: Path, part: int, parts: int) -> None:
             _start(scenario, lab, fleet, control, records, part)
 
             def write(name: str, row: dict[str, Any]) -> None:
-                path = records / f"{name}-{part}.jsonl"
-                with path.open("a", encoding="utf-8") as stream:
-                    stream.write(json.dumps(row, separators=(",", ":")) + "\n")
+                _append(records / f"{name}-{part}.jsonl", row)
 
             runner = CellRunner(scenario, lab, fleet, CONTENT_VOCAB, write, progress)
             for cell in cells:
@@ -62,6 +61,19 @@ def run_part(run_dir: Path, part: int, parts: int) -> None:
             (records / f"stats-{part}.json").write_text(json.dumps(stats), encoding="utf-8")
     finally:
         shutil.rmtree(control, ignore_errors=True)
+
+
+def _append(path: Path, row: dict[str, Any]) -> None:
+    """One JSON line more.
+
+    Raises:
+        RunError: the disk is full, or the folder has gone.
+    """
+    try:
+        with path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(row, separators=(",", ":")) + "\n")
+    except OSError as error:
+        raise unwritable(path, error) from None
 
 
 def _start(

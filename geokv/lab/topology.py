@@ -10,6 +10,7 @@ A link's unset fields come from the profile that ``kind`` names.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -224,7 +225,9 @@ def load_topology(source: str | Path | Mapping[str, Any] | Topology) -> Topology
         if path.is_file():
             return validate(Topology, load_yaml(path), path.name)
     shipped = sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
+    near = difflib.get_close_matches(text, shipped, n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
     raise ConfigError(
-        f"no topology is named {text!r} (shipped: {', '.join(shipped) or 'none found'})",
+        f"no topology is named {text!r}{meant} (shipped: {', '.join(shipped) or 'none found'})",
         "give a shipped name or the path of a YAML file",
     )

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
 
+from geokv.errors import RunError
+
 _BUFFER_BYTES = 1 << 20
+
+
+def unwritable(path: Path, error: OSError) -> RunError:
+    """A record that could not be written, in words for whoever runs the run."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return RunError(
+            f"{path}: the disk is full",
+            "free some space, or choose another place with --out DIR; what was written is kept",
+        )
+    return RunError(f"{path}: cannot be written ({error.strerror})")
 
 
 class HistoryFile:
@@ -19,7 +32,11 @@ class HistoryFile:
         self._stream.write(json.dumps(event, separators=(",", ":")) + "\n")
 
     def flush(self) -> None:
-        self._stream.flush()
+        """Raises RunError when the disk is full."""
+        try:
+            self._stream.flush()
+        except OSError as error:
+            raise unwritable(Path(self._stream.name), error) from None
 
     def close(self) -> None:
         self._stream.close()
