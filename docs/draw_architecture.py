@@ -119,7 +119,7 @@ def _host(d: Drawing) -> None:
             94,
             "report",
             "table.csv  table.md  plots/\nlinks.json  summary.json\n"
-            "requests.parquet\nhistory.jsonl",
+            "requests.parquet\nhistory.jsonl  report.html",
         ),
     )
     for y, height, name, said in rooms:
