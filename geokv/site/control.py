@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
@@ -86,6 +87,12 @@ def build_control(worker: Worker, history: HistoryFile) -> FastAPI:
     @app.exception_handler(GeokvError)
     async def on_error(_: Request, error: GeokvError) -> JSONResponse:
         return JSONResponse({"error": error.message, "hint": error.hint}, 500)
+
+    @app.exception_handler(RequestValidationError)
+    async def on_invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        path = ".".join(str(part) for part in first["loc"][1:])
+        return JSONResponse({"error": f"{path}: {first['msg']}", "hint": ""}, 400)
 
     return app
 

@@ -13,12 +13,15 @@ import os
 import subprocess
 import sys
 import termios
+import traceback
 from pathlib import Path
 
 from geokv.paths import CHECKOUT
 from geokv.vm.job import Job
 
 _RB_POWER_OFF = 0x4321FEDC
+_NOT_STARTED = 127
+"""As a shell says it."""
 
 
 def guest_environment(job: Job) -> dict[str, str]:
@@ -49,15 +52,19 @@ def run_job(folder: Path) -> int:
         status = _run_on_terminal(argv, job)
     else:
         with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as errors:
-            child = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=errors,
-                cwd=CHECKOUT,
-                env=guest_environment(job),
-            )
-            status = _reap_until(child.pid)
+            try:
+                child = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=errors,
+                    cwd=CHECKOUT,
+                    env=guest_environment(job),
+                )
+                status = _reap_until(child.pid)
+            except OSError as error:
+                errors.write(f"{argv[0]}: cannot be started ({error.strerror})\n".encode())
+                status = _NOT_STARTED
     (folder / "status").write_text(str(status), encoding="utf-8")
     return status
 
@@ -104,6 +111,9 @@ def main() -> None:
     try:
         _prepare_kernel()
         run_job(folder)
+    except BaseException:
+        # Process 1 has nobody to print this for it after the power is off.
+        traceback.print_exc()
     finally:
         os.sync()
         ctypes.CDLL(None).reboot(_RB_POWER_OFF)

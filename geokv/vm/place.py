@@ -29,10 +29,10 @@ class Place:
     kernel: Kernel | None
 
     def command(self, job: Job, folder: Path, processor: int) -> list[str]:
-        """Arguments of the process that carries the job."""
+        """Arguments of the process that carries the job; it starts in ``folder``."""
         if self.kernel is None:
             return [sys.executable, "-m", "geokv.vm.guest", str(folder)]
-        return boot_command(self.kernel, self.clock, job, folder, processor)
+        return boot_command(self.kernel, self.clock, job, processor)
 
     def environment(self) -> dict[str, str]:
         return dict(os.environ) if self.kernel is None else boot_environment()

@@ -1,12 +1,9 @@
-"""A place among this user's VMs: a processor of its own and a folder with a fixed name.
+"""A place among this user's VMs: a processor of its own and a folder of its own.
 
 User-Mode Linux passes control between its kernel and its processes at every system
 call and page fault. On one processor that is a direct switch (4 µs a system call
 measured); across two it is an interrupt to the other one and back (80 µs inside
 another VM). Each VM therefore stays on one processor.
-
-The folder's path is on the VM's command line, which the kernel stirs into its random
-numbers; a name that is the same in every run keeps them the same.
 """
 
 from __future__ import annotations

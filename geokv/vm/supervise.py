@@ -59,20 +59,29 @@ class _Running:
         self.outcome: Outcome | None = None
         self._slot = take_slot()
         self._path = self._slot.folder
-        job.write(self._path)
-        self._console = (self._path / "console").open("wb")
         self._stdout_at = 0
         self._last_line = "nothing"
         self._last_progress = time.monotonic()
-        terminal = None if job.interactive else subprocess.DEVNULL
-        console = None if job.interactive else self._console
-        self._process = subprocess.Popen(
-            place.command(job, self._path, self._slot.processor),
+        self._console = (self._path / "console").open("wb")
+        try:
+            self._process = self._start(place)
+        except BaseException:
+            self._console.close()
+            self._slot.close()
+            raise
+
+    def _start(self, place: Place) -> subprocess.Popen[bytes]:
+        self.job.write(self._path)
+        terminal = None if self.job.interactive else subprocess.DEVNULL
+        console = None if self.job.interactive else self._console
+        return subprocess.Popen(
+            place.command(self.job, self._path, self._slot.processor),
             stdin=terminal,
             stdout=console,
             stderr=subprocess.STDOUT if console else None,
+            cwd=self._path,
             env=place.environment(),
-            start_new_session=not job.interactive,
+            start_new_session=not self.job.interactive,
         )
 
     def look(self, on_line: Callable[[int, str], None]) -> None:
@@ -112,7 +121,7 @@ class _Running:
         if status.exists():
             return Outcome(int(status.read_text()), errors)
         tail = self._tail()
-        if "Out of memory" in tail or "out of memory" in tail:
+        if "out of memory" in self._read("console").lower():
             raise VmError(f"the VM ran out of memory\n{tail}", "raise vm.memory in the scenario")
         raise VmError(
             f"the VM ended before its job did; its last line was: {self._last_line}\n{tail}",

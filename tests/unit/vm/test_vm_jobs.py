@@ -1,0 +1,166 @@
+"""What a job in the VM may rely on: status, output, clocks, repeatability, limits."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+
+import pytest
+
+from geokv.errors import ConfigError, VmError
+from geokv.vm import Job, Place
+from geokv.vm.slot import take_slot
+from geokv.vm.supervise import run_job, run_jobs
+
+SMALL = 512 * 2**20
+
+
+def sh(script: str, **more: object) -> Job:
+    return Job(("/bin/sh", "-c", script), SMALL, **more)  # type: ignore[arg-type]
+
+
+def py(script: str, **more: object) -> Job:
+    return Job(("python", "-c", script), SMALL, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137)])
+def test_exit_status_and_errors_come_out(virtual: Place, script: str, status: int) -> None:
+    outcome = run_job(virtual, sh(f"echo to the side >&2; {script}"), lambda _: None)
+    assert (outcome.status, outcome.errors) == (status, "to the side\n")
+
+
+def test_lines_come_as_they_are_written(wall: Place) -> None:
+    seen: list[tuple[float, str]] = []
+    job = sh("echo one; sleep 1; printf 'half '; sleep 0.3; echo line; printf end")
+    run_job(wall, job, lambda line: seen.append((time.monotonic(), line)))
+    assert [line for _, line in seen] == ["one", "half line", "end"]
+    assert 1.0 < seen[1][0] - seen[0][0] < 3
+
+
+def test_virtual_hour_is_exact_and_free(virtual: Place) -> None:
+    script = (
+        "import time; a = time.monotonic_ns(); time.sleep(3600); print(time.monotonic_ns() - a)"
+    )
+    lines: list[str] = []
+    started = time.monotonic()
+    run_job(virtual, py(script), lines.append)
+    real_s = time.monotonic() - started
+    assert 3600e9 <= int(lines[0]) < 3600e9 + 1e6
+    assert real_s < 2 + 6, real_s  # and a boot
+    again = time.monotonic()
+    run_job(virtual, py("print(1)"), lines.append)
+    assert real_s - (time.monotonic() - again) < 2
+
+
+def test_wall_clock_vm_keeps_real_time(wall: Place) -> None:
+    script = (
+        "import time; time.sleep(0.2); print('a', flush=True); a = time.monotonic();"
+        "time.sleep(1); print(time.monotonic() - a, flush=True)"
+    )
+    seen: list[tuple[float, str]] = []
+    run_job(wall, py(script), lambda line: seen.append((time.monotonic(), line)))
+    inside_s = float(seen[1][1])
+    outside_s = seen[1][0] - seen[0][0]
+    assert 1.0 <= inside_s < 1.5
+    assert outside_s == pytest.approx(inside_s, abs=0.3)
+
+
+def test_same_program_sees_the_same_clock_and_the_same_randomness(virtual: Place) -> None:
+    script = (
+        "import os, time, random, uuid\n"
+        "print(time.monotonic_ns(), time.time_ns(), os.urandom(16).hex(), uuid.uuid4(),"
+        " random.random(), os.getpid(), hash('x'), id(object()))\n"
+        "time.sleep(0.0012345)\n"
+        "print(time.monotonic_ns(), os.urandom(8).hex())"
+    )
+
+    def run() -> list[str]:
+        lines: list[str] = []
+        run_job(virtual, py(script), lines.append)
+        return lines
+
+    first = run()
+    # Also when another VM runs and the first place is taken.
+    with contextlib.closing(take_slot()):
+        second = run()
+    assert first == second
+    assert len(set(" ".join(first).split())) > 8
+
+
+def test_two_vms_run_at_once_and_keep_their_outputs_apart(wall: Place) -> None:
+    seen: list[tuple[float, int, str]] = []
+    jobs = [sh(f"echo hello {n}; sleep 3; echo bye {n}; exit {n}") for n in (3, 4)]
+    outcomes = run_jobs(wall, jobs, lambda i, line: seen.append((time.monotonic(), i, line)))
+    assert [one.status for one in outcomes] == [3, 4]
+    for index, n in enumerate((3, 4)):
+        assert [line for _, i, line in seen if i == index] == [f"hello {n}", f"bye {n}"]
+    assert {line[:5] for _, _, line in seen[:2]} == {"hello"}  # both began before either ended
+
+
+def test_a_failing_vm_ends_its_neighbours(wall: Place) -> None:
+    jobs = [sh("sleep 60"), sh("echo stuck; sleep 60", watchdog_s=2)]
+    started = time.monotonic()
+    with pytest.raises(VmError, match="stuck"):
+        run_jobs(wall, [jobs[1], jobs[0]], lambda *_: None)
+    assert time.monotonic() - started < 20
+
+
+def test_watchdog_ends_a_busy_loop_and_shows_where_it_was(virtual: Place) -> None:
+    script = (
+        "import sys; print('working', flush=True); print('on it', flush=True);"
+        "print('last words', file=sys.stderr, flush=True)\nwhile True: pass"
+    )
+    started = time.monotonic()
+    with pytest.raises(VmError) as caught:
+        run_job(virtual, py(script, watchdog_s=3), lambda _: None)
+    assert 3 <= time.monotonic() - started < 20
+    said = str(caught.value)
+    assert "no progress for 3 s" in said
+    assert "its last line was: on it" in said
+    assert "| last words" in said
+    assert "busy loop" in caught.value.hint
+
+
+def test_watchdog_counts_from_the_last_line(wall: Place) -> None:
+    job = sh("for i in 1 2 3 4 5; do sleep 1; echo $i; done", watchdog_s=4)
+    assert run_job(wall, job, lambda _: None).status == 0
+
+
+def test_too_small_memory_is_refused_before_anything_starts(virtual: Place) -> None:
+    with pytest.raises(ConfigError, match=r"vm\.memory: must be ≥ 256 ?MiB, got 64 ?MiB"):
+        run_job(virtual, Job(("/bin/true",), 64 * 2**20), lambda _: None)
+
+
+def test_guest_that_eats_all_its_memory_says_so(virtual: Place) -> None:
+    script = "print('eating', flush=True); a = [bytearray(b'x' * 2**20) for _ in range(2000)]"
+    job = Job(("python", "-c", script), 256 * 2**20, watchdog_s=60)
+    with pytest.raises(VmError, match="ran out of memory") as caught:
+        run_job(virtual, job, lambda _: None)
+    assert "vm.memory" in caught.value.hint
+
+
+def test_command_that_does_not_exist_is_an_error_that_names_it(virtual: Place) -> None:
+    outcome = run_job(virtual, Job(("no-such-command",), SMALL), lambda _: None)
+    assert outcome.status == 127
+    assert "no-such-command: cannot be started" in outcome.errors
+
+
+def test_kernel_that_does_not_boot_is_an_error(tmp_path: Path) -> None:
+    from geokv.vm import Kernel
+
+    broken = tmp_path / "linux"
+    broken.write_text("#!/bin/sh\necho no kernel here\nexit 1\n")
+    broken.chmod(0o755)
+    place = Place("virtual", "broken", Kernel(broken, "none"))
+    with pytest.raises(VmError, match="no kernel here"):
+        run_job(place, sh("true"), lambda _: None)
+
+
+def test_guest_sees_this_file_and_writes_are_seen_here(virtual: Place, tmp_path: Path) -> None:
+    job = sh(f"cp {__file__} {tmp_path}/copy && id -u && pwd")
+    lines: list[str] = []
+    assert run_job(virtual, job, lines.append).status == 0
+    assert (tmp_path / "copy").read_bytes() == Path(__file__).read_bytes()
+    assert lines[0] == "0"
+    assert (Path(lines[1]) / "geokv").is_dir()
