@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from geokv import __version__
-from geokv.engine.profile import GpuProfile, load_profile
-from geokv.errors import ConfigError, EngineError, GeokvError, RunError
+from geokv.engine.profile import GpuProfile
+from geokv.errors import GeokvError, RunError
+from geokv.preflight import preflight
 from geokv.report.disk import explained
 from geokv.report.run_folder import make_run_folder, write_all, write_manifest
 from geokv.scenario import Scenario
@@ -42,7 +43,7 @@ def run_scenario(
             keeps ``log.txt``.
     """
     place = choose_place(scenario.clock)
-    profile = _profile(scenario)
+    profile = preflight(scenario)
     run_dir = make_run_folder(scenario, root, exact=out)
     parts = min(scenario.vm.jobs, len(scenario.cells())) if place.kernel else 1
     write_manifest(run_dir, _manifest(scenario, profile, place, parts))
@@ -129,13 +130,6 @@ def _join_parts(run_dir: Path, parts: int) -> None:
         rows.sort(key=lambda row: row[0])
         text = "".join(line + "\n" for _, line in rows)
         (records / f"{name}.jsonl").write_text(text, encoding="utf-8")
-
-
-def _profile(scenario: Scenario) -> GpuProfile:
-    try:
-        return load_profile(scenario.deployment.stands_for)
-    except EngineError as error:
-        raise ConfigError(f"deployment.stands_for: {error.message}", error.hint) from None
 
 
 def _manifest(scenario: Scenario, profile: GpuProfile, place: Place, parts: int) -> dict[str, Any]:

@@ -311,6 +311,7 @@ class SharedCache:
     def check_integrity(self, deep: bool = False) -> None:
         """INV-5 for this site. Raises ``CacheError`` naming what does not balance."""
         self.tier.check_integrity(deep)
+        self.directory.check_integrity()
 
     # -- inside ----------------------------------------------------------------
 

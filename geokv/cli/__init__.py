@@ -43,6 +43,3 @@ def main() -> None:
         if error.hint:
             console.print(f"  → {escape(error.hint)}", highlight=False)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("stopped; nothing is left running")
-        sys.exit(130)

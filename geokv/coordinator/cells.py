@@ -75,6 +75,7 @@ class CellRunner:
         self._set(cell)
         self._progress("cell", cell=cell.index, label=cell.label)
         before = self._check(cell, "before")
+        late_before = self._late_ns()
         self._warm()
         self._prepare(cell)
         for arm in self._scenario.arms:
@@ -86,6 +87,7 @@ class CellRunner:
         for name, site in self._fleet.sites.items():
             site.post("/settle")
             integrity[name] = site.get("/integrity")["integrity"]
+        late = {name: ns - late_before[name] for name, ns in self._late_ns().items()}
         after = self._check(cell, "after")
         path = self._lab.plan.path(workload.provider, workload.asker)
         self._write(
@@ -103,8 +105,12 @@ class CellRunner:
                     "rate_bps": path.rate_bps,
                 },
                 "integrity": integrity,
+                "late_ns": late,
             },
         )
+
+    def _late_ns(self) -> dict[str, int]:
+        return {name: site.get("/stats")["late_ns"] for name, site in self._fleet.sites.items()}
 
     # -- the network -----------------------------------------------------------
 

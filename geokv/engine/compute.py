@@ -24,6 +24,11 @@ Direction = Literal["host_to_device", "device_to_host"]
 class Compute(Protocol):
     """Runs work and lets the time it stands for pass."""
 
+    @property
+    def late_ns(self) -> int:
+        """Time by which work outlasted its charge, summed since the start."""
+        ...
+
     async def prefill(self, work: Work[T], new_tokens: int, cached_tokens: int) -> T:
         """Run ``work``, a prefill of ``new_tokens`` on top of ``cached_tokens``."""
         ...
@@ -49,8 +54,11 @@ class Compute(Protocol):
 class RealCompute:
     """Time is what it took. Work runs on one thread beside the event loop.
 
-    Copies are real memory copies that the caller has made, so nothing is added.
+    Copies are real memory copies that the caller has made, so nothing is added, and
+    nothing can be late.
     """
+
+    late_ns = 0
 
     def __init__(self) -> None:
         self._device = asyncio.Lock()

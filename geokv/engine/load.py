@@ -6,9 +6,21 @@ from pathlib import Path
 
 import torch
 
+from geokv.engine.config import ModelConfig
 from geokv.engine.model import LlamaModel
 from geokv.engine.tiny import TINY, make_tiny
-from geokv.engine.weights import load_folder
+from geokv.engine.weights import load_folder, read_config
+
+
+def model_config(name_or_folder: str | Path) -> ModelConfig:
+    """The shape of a model, without its weights.
+
+    Raises:
+        EngineError: as ``load_model``, for the folder and its ``config.json``.
+    """
+    if str(name_or_folder) == TINY.name:
+        return TINY
+    return read_config(Path(name_or_folder).expanduser())
 
 
 def load_model(

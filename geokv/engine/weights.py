@@ -28,15 +28,24 @@ def load_folder(folder: Path, dtype: torch.dtype = torch.float32) -> LlamaModel:
     Raises:
         EngineError: naming the missing or unusable folder, file or tensor.
     """
+    config = read_config(folder)
+    with _open(folder) as tensors:
+        weights = _build(config, tensors, dtype)
+    return LlamaModel(config, weights, fingerprint(config, named(weights)))
+
+
+def read_config(folder: Path) -> ModelConfig:
+    """The shape of a folder's model.
+
+    Raises:
+        EngineError: no such folder, or its ``config.json`` is missing or unusable.
+    """
     if not folder.is_dir():
         raise EngineError(
             f"model folder {folder} does not exist",
             "give 'geokv-tiny' or a folder with config.json and *.safetensors",
         )
-    config = ModelConfig.from_hf(read_json(folder / "config.json"), name=folder.resolve().name)
-    with _open(folder) as tensors:
-        weights = _build(config, tensors, dtype)
-    return LlamaModel(config, weights, fingerprint(config, named(weights)))
+    return ModelConfig.from_hf(read_json(folder / "config.json"), name=folder.resolve().name)
 
 
 def read_json(path: Path) -> dict[str, Any]:

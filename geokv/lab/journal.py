@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from geokv.errors import LabError
+from geokv.paths import state_folder
 
 ENTRY_VARIABLE = "GEOKV_ENTRY"
 """Environment variable that marks a process whose pid was not yet written when its owner died."""
@@ -26,8 +27,7 @@ def default_folder() -> Path:
     """``$XDG_STATE_HOME/geokv/journals``; inside the VM its tmpfs, since all dies with the VM."""
     if _in_uml():
         return Path("/run/geokv/journals")
-    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
-    return Path(home) / "geokv/journals"
+    return state_folder() / "journals"
 
 
 def _in_uml() -> bool:

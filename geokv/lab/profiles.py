@@ -14,13 +14,12 @@ from pydantic import Field
 
 from geokv.config import Strict, load_yaml, validate
 from geokv.errors import ConfigError
+from geokv.paths import CHECKOUT
 from geokv.units import Fraction, Rate, Seconds, Size
 
 Value = TypeVar("Value")
 Congestion = Literal["cubic", "bbr", "dctcp", "reno"]
 QueueRule = Literal["lossless", "bdp"]
-
-_CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class Sourced(Strict, Generic[Value]):
@@ -66,7 +65,7 @@ class Profile(Strict):
 
 def data_folders(*parts: str) -> list[Path]:
     """Where shipped files are looked for: the checkout beside the package, then here."""
-    found = [root.joinpath(*parts) for root in (_CHECKOUT, Path.cwd())]
+    found = [root.joinpath(*parts) for root in (CHECKOUT, Path.cwd())]
     return [path for path in dict.fromkeys(found) if path.is_dir()]
 
 

@@ -13,6 +13,8 @@ from geokv.measure.records import CellRecord, LinkRecord, Request
 from geokv.scenario.model import Scenario
 from geokv.scenario.sweep import Cell, path_links
 
+_LATE_AT_MOST_NS = 1_000_000
+
 
 @dataclass(frozen=True)
 class CellResult:
@@ -25,6 +27,8 @@ class CellResult:
     rtt_measured_ns: int | None
     goodput_ratio: float | None
     link_problems: list[str]
+    late_problems: list[str]
+    """Sites whose computing outlasted what was charged for it (real time only)."""
     integrity_problems: list[str]
     arms: dict[str, ArmResult]
     answers: Comparison
@@ -36,8 +40,13 @@ class CellResult:
 
     @property
     def valid(self) -> bool:
-        """Every link was checked before and after, and was within tolerance."""
-        return self.recorded and not self.link_problems
+        """Links kept to their plan before and after, and charges were kept."""
+        return self.recorded and not self.void_because
+
+    @property
+    def void_because(self) -> list[str]:
+        """Why no number of this cell counts; empty when it does."""
+        return [*self.link_problems, *self.late_problems]
 
 
 def reduce_cell(
@@ -61,7 +70,8 @@ def reduce_cell(
         scale = scenario.deployment.byte_scale
         arms[arm] = reduce_arm(arm, rows, asked, numbers, len(on_path), scale)
     problems = _link_problems(record.links, list(cell.topology.links)) if record else []
-    valid = record is not None and not problems
+    late = _late_problems(record.late_ns) if record else []
+    valid = record is not None and not problems and not late
     bound_ns = _bound(record, arms)
     remote = arms.get("remote-hit")
     remote_ns = remote.p50_ns if remote else None
@@ -74,6 +84,7 @@ def reduce_cell(
         rtt_measured_ns=_rtt(record.links, on_path) if record else None,
         goodput_ratio=_goodput(record.links, on_path) if record else None,
         link_problems=problems,
+        late_problems=late,
         integrity_problems=[
             f"{cell.label}: site {site}: {said}"
             for site, said in sorted(record.integrity.items())
@@ -142,6 +153,15 @@ def _link_problems(checks: list[LinkRecord], links: list[str]) -> list[str]:
             said = "; ".join(check.problems) or "out of tolerance"
             problems.append(f"link {check.link}, {check.phase} the cell: {said}")
     return problems
+
+
+def _late_problems(late_ns: dict[str, int]) -> list[str]:
+    return [
+        f"site {site}: computing outlasted its charge by {late / 1e6:.1f} ms, so its times are "
+        "this machine's and not the profile's"
+        for site, late in sorted(late_ns.items())
+        if late > _LATE_AT_MOST_NS
+    ]
 
 
 def _rtt(checks: list[LinkRecord], on_path: list[str]) -> int | None:

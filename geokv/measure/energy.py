@@ -109,9 +109,12 @@ def joules_by_request(run_dir: Path) -> dict[str, Joules]:
     manifest, _ = load_manifest(run_dir)
     numbers = constants(scenario.energy, manifest.profile)
     workload = scenario.workload
-    links = len(path_links(scenario.topology, workload.provider, workload.asker))
+    links = {
+        cell.index: len(path_links(cell.topology, workload.provider, workload.asker))
+        for cell in scenario.cells()
+    }
     return {
-        row.request_id: request_joules(row, numbers, links, manifest.byte_scale)
+        row.request_id: request_joules(row, numbers, links[row.cell], manifest.byte_scale)
         for row in load_requests(run_dir)
         if row.timed
     }

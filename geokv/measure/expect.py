@@ -72,7 +72,7 @@ def _first_logits(limit: float, cells: list[CellResult]) -> Result:
 def _links(near: list[CellResult]) -> Result:
     name = "links_within_tolerance"
     used = _indices(near)
-    bad = [cell for cell in near if cell.recorded and not cell.valid]
+    bad = [cell for cell in near if cell.recorded and cell.link_problems]
     if bad:
         said = f"{len(bad)} of {len(near)} cells: {bad[0].cell.label}: {bad[0].link_problems[0]}"
         return Result(name, False, said, used)

@@ -105,6 +105,8 @@ class CellRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     path: PathRecord
     integrity: dict[str, str]
     """Site → ``ok`` or what its pools and tables contradict."""
+    late_ns: dict[str, int] = {}
+    """Site → time by which computing outlasted what was charged for it in this cell."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

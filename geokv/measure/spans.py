@@ -12,11 +12,17 @@ SPAN_NAMES = tuple(name.removesuffix("_ns") for name in Spans.__struct_fields__)
 
 
 def off_by(request: Request) -> float:
-    """|sum of spans - client's TTFT| / TTFT of a timed request."""
+    """(|sum of spans - client's TTFT| + what is below zero) / TTFT of a timed request.
+
+    The spans are cut out of the client's own two stamps, so their sum alone could hide a
+    step that ended before it began.
+    """
     assert request.spans is not None and request.ttft_ns is not None
     if request.ttft_ns <= 0:
         return float("inf")
-    return abs(request.spans.total_ns - request.ttft_ns) / request.ttft_ns
+    values: list[int] = [getattr(request.spans, name) for name in Spans.__struct_fields__]
+    below_ns = -sum(value for value in values if value < 0)
+    return (abs(sum(values) - request.ttft_ns) + below_ns) / request.ttft_ns
 
 
 def not_additive(requests: Iterable[Request]) -> list[Request]:

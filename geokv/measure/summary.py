@@ -134,7 +134,7 @@ def _warnings(results: list[CellResult], requests: list[Request]) -> list[str]:
     warnings = []
     for result in results:
         label = result.cell.label
-        warnings += [f"{label}: {said}" for said in result.link_problems]
+        warnings += [f"{label}: {said}" for said in result.void_because]
         remote = result.arms.get("remote-hit")
         if remote and remote.fetched < remote.n:
             causes = ", ".join(f"{cause} {count}" for cause, count in remote.misses.items())
@@ -181,7 +181,7 @@ def _cell(result: CellResult, byte_scale: int) -> dict[str, Any]:
         "rtt_measured_ms": _ms(result.rtt_measured_ns),
         "goodput_ratio": _round(result.goodput_ratio, 4),
         "valid": result.valid,
-        "problems": result.link_problems,
+        "problems": result.void_because,
         "out_of_range": result.cell.out_of_range,
         "gain": _round(result.gain, 4),
         "gain_change_percent": _round(result.gain_change_percent, 3),

@@ -1,6 +1,7 @@
 """From judged lines to one word and an exit code.
 
-    invalid (3)  a link that a judgement stands on was off its plan: the run is void
+    invalid (3)  a link that a judgement stands on was off its plan, or computing took longer
+                 than it was charged for: the run is void
     fail    (1)  something that must hold does not
     unknown (4)  nothing is broken, but something was not tested or not recorded
     pass    (0)  everything holds
@@ -33,9 +34,9 @@ def decide(results: list[Result], cells: list[CellResult]) -> Verdict:
     """The verdict over all judged lines of a run."""
     used = {index for result in results for index in result.link_cells}
     void = [
-        f"{cell.cell.label}: {cell.link_problems[0]}"
+        f"{cell.cell.label}: {cell.void_because[0]}"
         for cell in cells
-        if cell.cell.index in used and cell.recorded and not cell.valid
+        if (cell.cell.index in used or cell.late_problems) and cell.recorded and not cell.valid
     ]
     # A missed goodput target is the link's fault, not the cache's: it voids as well.
     about_links = {"links_within_tolerance", "goodput_ratio_at_least"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
@@ -74,7 +75,11 @@ def build_control(worker: Worker, history: HistoryFile) -> FastAPI:
 
     @app.get("/stats")
     async def stats() -> dict[str, Any]:
-        return {"cache": worker.cache.stats(), "engine": vars(worker.engine.stats())}
+        return {
+            "cache": worker.cache.stats(),
+            "engine": asdict(worker.engine.stats()),
+            "late_ns": worker.engine.compute.late_ns,
+        }
 
     @app.get("/integrity")
     async def integrity() -> dict[str, str]:

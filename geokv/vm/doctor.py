@@ -27,6 +27,7 @@ _GUEST_TOOLS = {
     "mnexec": "mininet",
     "ping": "iputils-ping",
     "iperf3": "iperf3",
+    "ifconfig": "net-tools",
     "tc": "iproute2",
     "ip": "iproute2",
 }

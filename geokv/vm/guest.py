@@ -99,9 +99,6 @@ def _prepare_kernel() -> None:
     """Settings of the guest's first namespace that no later namespace can set."""
     # An out-of-memory kill would take one site and leave a run that looks slow.
     Path("/proc/sys/vm/panic_on_oom").write_text("2", encoding="ascii")
-    # 12, 24 and 48 GiB in pages: past the default (a share of the small guest) the
-    # stack shrinks windows to about 1 MB per round trip without a drop or a warning.
-    Path("/proc/sys/net/ipv4/tcp_mem").write_text("3145728 6291456 12582912", encoding="ascii")
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from geokv.errors import VmError
+from geokv.vm.bytecode import compile_package
 from geokv.vm.job import Job, Outcome
 from geokv.vm.place import Place
 from geokv.vm.slot import take_slot
@@ -34,6 +35,7 @@ def run_jobs(
             are ended too. KeyboardInterrupt and other exceptions also end them all.
     """
     running: list[_Running] = []
+    compile_package()
     try:
         for index, job in enumerate(jobs):
             running.append(_Running(place, job, index))

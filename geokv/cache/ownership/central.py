@@ -145,6 +145,11 @@ class CentralDirectory:
             **counters,
         }
 
+    def check_integrity(self) -> None:
+        """The table's two indexes agree, at the site that keeps it."""
+        if self.table is not None:
+            self.table.check_integrity()
+
     async def _ask(
         self, name: str, keys: Sequence[bytes], deadline_ns: int
     ) -> list[tuple[str, ...]]:

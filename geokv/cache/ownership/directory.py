@@ -32,3 +32,6 @@ class Directory(Protocol):
 
     def stats(self) -> dict[str, Any]:
         """Sizes and counters."""
+
+    def check_integrity(self) -> None:
+        """Raises ``CacheError`` if the part that is kept here contradicts itself."""

@@ -28,3 +28,6 @@ class LocalDirectory:
 
     def stats(self) -> dict[str, Any]:
         return {"kind": "local"}
+
+    def check_integrity(self) -> None:
+        return None

@@ -177,6 +177,27 @@ def spoil_link(run: Run, cell: int) -> None:
     check.update(ok=False, problems=["RTT 1.2 ms is 20 % off the plan"])
 
 
+def test_a_step_that_ended_before_it_began_is_said(tmp_path: Path) -> None:
+    run = Run()
+    spans = run.row("recompute-0-m0")["spans"]
+    spans["queue_ns"] -= 20 * MS  # the sum is as before
+    spans["prefill_ns"] += 20 * MS
+    summary = summarise(run.write(tmp_path))
+    assert judged(summary, "spans_add_up")[0] is False
+
+
+def test_computing_that_outlasts_its_charge_voids_the_run(tmp_path: Path) -> None:
+    run = Run()
+    run.cells[1]["late_ns"] = {"a": 0, "b": 999_000}
+    assert summarise(run.write(tmp_path / "in time"))["verdict"] == "pass"
+    run.cells[1]["late_ns"] = {"a": 0, "b": 31 * MS}
+    summary = summarise(run.write(tmp_path / "late"))
+    assert summary["verdict"] == "invalid"
+    assert "site b: computing outlasted its charge by 31.0 ms" in summary["reasons"][0]
+    assert summary["cells"][1]["valid"] is False
+    assert judged(summary, "links_within_tolerance")[0] is True
+
+
 def test_a_link_off_its_plan_voids_the_run(tmp_path: Path) -> None:
     run = Run()
     spoil_link(run, 2)

@@ -1,0 +1,87 @@
+"""What only the rooms below can say about a scenario, asked before anything is made."""
+
+from __future__ import annotations
+
+from geokv.cache.layout import ChunkLayout
+from geokv.engine.config import ModelConfig
+from geokv.engine.load import model_config
+from geokv.engine.profile import GpuProfile, load_profile
+from geokv.errors import ConfigError, EngineError
+from geokv.scenario import Scenario
+from geokv.units import show_size
+
+
+def preflight(scenario: Scenario) -> GpuProfile:
+    """Check model, GPU profile, byte scale and pool sizes against each other.
+
+    Returns:
+        The profile the scenario's times are charged by.
+
+    Raises:
+        ConfigError: with the path of the value to change.
+    """
+    deployment = scenario.deployment
+    try:
+        profile = load_profile(deployment.stands_for)
+    except EngineError as error:
+        raise ConfigError(f"deployment.stands_for: {error.message}", error.hint) from None
+    try:
+        config = model_config(deployment.model)
+    except EngineError as error:
+        raise ConfigError(f"deployment.model: {error.message}", error.hint) from None
+    _check_layout(scenario, config, profile)
+    _check_lengths(scenario, config)
+    _check_pools(scenario, profile)
+    return profile
+
+
+def _check_layout(scenario: Scenario, config: ModelConfig, profile: GpuProfile) -> None:
+    deployment = scenario.deployment
+    if deployment.layer_groups > config.layers:
+        raise ConfigError(
+            f"deployment.layer_groups: must be ≤ {config.layers}, the layers of "
+            f"{deployment.model}, got {deployment.layer_groups}"
+        )
+    try:
+        ChunkLayout.scaled(
+            target_bytes_per_token=profile.kv_bytes_per_token,
+            byte_scale=deployment.byte_scale,
+            model_fingerprint=deployment.model,
+            dtype="float32",
+            layers=config.layers,
+            kv_heads=config.kv_heads,
+            head_dim=config.head_dim,
+            block_tokens=deployment.block_tokens,
+            chunk_tokens=deployment.chunk_tokens,
+            groups=deployment.layer_groups,
+        )
+    except ConfigError as error:
+        raise ConfigError(f"deployment.{error.message}", error.hint) from None
+
+
+def _check_lengths(scenario: Scenario, config: ModelConfig) -> None:
+    workload = scenario.workload
+    tokens = workload.prefix_tokens + workload.question_tokens + workload.output_tokens
+    if tokens > config.max_tokens:
+        raise ConfigError(
+            f"workload.prefix_tokens: prefix, question and answer are {tokens} tokens, "
+            f"{scenario.deployment.model} takes {config.max_tokens}"
+        )
+
+
+def _check_pools(scenario: Scenario, profile: GpuProfile) -> None:
+    """One request must fit the device, and the prefix the provider's dram."""
+    deployment, workload = scenario.deployment, scenario.workload
+    tokens = workload.prefix_tokens + workload.question_tokens + workload.output_tokens
+    blocks = -(-tokens // deployment.block_tokens) + 1
+    needs = {
+        "device_bytes": blocks * deployment.block_tokens * profile.kv_bytes_per_token,
+        "dram_bytes": workload.prefix_tokens * profile.kv_bytes_per_token,
+    }
+    for name, needed in needs.items():
+        has = getattr(deployment, name)
+        if has < needed:
+            raise ConfigError(
+                f"deployment.{name}: {show_size(has)} is too small: one request of {tokens} "
+                f"tokens needs {show_size(needed)}"
+            )
