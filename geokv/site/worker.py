@@ -8,16 +8,11 @@ new chunks stored and published.
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-import torch
-
 from geokv.cache.keys import ChunkRef, chunk_refs, root_key
-from geokv.cache.layout import ChunkLayout
-from geokv.cache.locality import Entry
 from geokv.cache.shared import SharedCache
 from geokv.clock import now_ns
 from geokv.engine.engine import Engine
@@ -26,6 +21,7 @@ from geokv.engine.sampling import SamplingParams
 from geokv.engine.sequence import Sequence as EngineSequence
 from geokv.engine.tokenizer import Tokenizer
 from geokv.errors import EngineError, GeokvError, RunError
+from geokv.site.loading import BlockFiller, as_payload
 from geokv.site.record import RequestRecord
 from geokv.site.settings import Reuse, Tenant
 from geokv.units import NS_PER_S
@@ -161,7 +157,7 @@ class Worker:
             return
         skip = seq.device_tokens % layout.chunk_tokens
         blocks = self.engine.reserve(seq, len(plan.refs) * layout.chunk_tokens - skip)
-        filler = _BlockFiller(self.engine, seq, layout, blocks, skip, self._copy_bytes_per_token)
+        filler = BlockFiller(self.engine, seq, layout, blocks, skip, self._copy_bytes_per_token)
         try:
             outcome = await self.cache.fetch(plan, deadline_ns, filler.take)
         finally:
@@ -242,38 +238,6 @@ class Worker:
             self.records.popitem(last=False)
 
 
-class _BlockFiller:
-    """Takes chunks in prefix order into the blocks reserved for them."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        seq: EngineSequence,
-        layout: ChunkLayout,
-        blocks: list[int],
-        skip_tokens: int,
-        copy_bytes_per_token: int,
-    ) -> None:
-        self._engine = engine
-        self._seq = seq
-        self._layout = layout
-        self._blocks = blocks
-        self._skip_tokens = skip_tokens
-        self._copy_bytes_per_token = copy_bytes_per_token
-
-    async def take(self, index: int, entry: Entry) -> None:
-        """Scatter one chunk and charge its copy to the device; only then it counts."""
-        layout = self._layout
-        skip = self._skip_tokens if index == 0 else 0
-        tokens = layout.chunk_tokens - skip
-        count = tokens // layout.block_tokens
-        blocks, self._blocks = self._blocks[:count], self._blocks[count:]
-        payload = as_payload(entry.view, layout)[:, :, skip:]
-        self._engine.pool.scatter(blocks, payload)
-        await self._engine.compute.copy(tokens * self._copy_bytes_per_token, 1, "host_to_device")
-        self._engine.commit(self._seq, tokens)
-
-
 class _Deadline:
     """``async with``: cancels its body at a monotonic time and says so as RunError."""
 
@@ -294,12 +258,3 @@ class _Deadline:
             raise RunError(
                 "the request's deadline has passed", "send a shorter prompt or a longer deadline"
             ) from None
-
-
-def as_payload(memory: memoryview, layout: ChunkLayout) -> torch.Tensor:
-    """A chunk's memory as tensor ``[L, 2, T, Hkv, D]``, without copying."""
-    with warnings.catch_warnings():
-        # Chunks are read-only once complete; torch has no such notion and says so.
-        warnings.filterwarnings("ignore", message="The given buffer is not writable")
-        flat = torch.frombuffer(memory, dtype=getattr(torch, layout.dtype))
-    return flat.view(layout.layers, 2, layout.chunk_tokens, layout.kv_heads, layout.head_dim)
