@@ -35,6 +35,7 @@ def guest_environment(job: Job) -> dict[str, str]:
         "TERM": os.environ.get("TERM", "dumb"),
         "PYTHONHASHSEED": "0",
         "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "MALLOC_MMAP_THRESHOLD_": keep_memory,
