@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 
 from geokv.errors import EngineError
+from geokv.memory import populated_memory
 
 ALL_LAYERS = slice(None)
 
@@ -49,8 +50,8 @@ class BlockPool:
         self.dtype = dtype
         self.device = device or torch.device("cpu")
         try:
-            self.tensor = torch.empty(shape, dtype=dtype, device=self.device).zero_()
-        except (RuntimeError, MemoryError) as error:
+            self.tensor = _zeros(torch.Size(shape), dtype, self.device)
+        except (RuntimeError, OSError) as error:
             size_gib = torch.Size(shape).numel() * dtype.itemsize / 2**30
             raise EngineError(
                 f"block pool of {size_gib:.2f} GiB cannot be allocated ({error})",
@@ -222,3 +223,10 @@ class BlockPool:
         shaped = payload.view(*wanted[:2], len(blocks), size, *wanted[3:])
         table = torch.tensor(blocks, dtype=torch.int64, device=self.device)
         return part, shaped, table
+
+
+def _zeros(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    memory = populated_memory(shape.numel() * dtype.itemsize)
+    return torch.frombuffer(memory, dtype=dtype).view(shape)
