@@ -30,6 +30,7 @@ def guest_environment(job: Job) -> dict[str, str]:
     return {
         "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:"
         "/usr/sbin:/usr/bin:/sbin:/bin",
+        "TMPDIR": os.environ.get("TMPDIR", "/tmp"),
         "HOME": os.environ.get("HOME", "/tmp"),
         "LANG": "C.UTF-8",
         "TERM": os.environ.get("TERM", "dumb"),

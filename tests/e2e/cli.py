@@ -7,11 +7,20 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from geokv.paths import CHECKOUT
+
+SMALL = (
+    *("--set", "workload.requests=1"),
+    *("--set", "workload.prefix_tokens=512"),
+    *("--set", "workload.warmup=0"),
+)
+"""Makes a smoke run smaller."""
 
 Result = subprocess.CompletedProcess[str]
 
@@ -60,6 +69,11 @@ class Geokv:
         """``geokv run`` into a new folder."""
         out = self.folder / f"run-{next(self._numbers)}"
         return Run(self("run", *args, "--out", out, timeout=timeout), out)
+
+    def run_scenarios(self, *runs: Sequence[str | Path]) -> list[Run]:
+        """Several at the same time."""
+        with ThreadPoolExecutor(len(runs)) as pool:
+            return [one.result() for one in [pool.submit(self.run_scenario, *a) for a in runs]]
 
     def left(self) -> set[str]:
         """What lies in the working folder."""

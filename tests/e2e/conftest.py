@@ -5,18 +5,16 @@ Whole runs take most of the time, so tests share them through session fixtures.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from cli import Geokv, Run
+import yaml
+from cli import SMALL, Geokv, Run
 
 from geokv.errors import GeokvError
 from geokv.vm.kernel import require_kernel
 
-SMALL = (
-    *("--set", "workload.requests=1"),
-    *("--set", "workload.prefix_tokens=512"),
-    *("--set", "workload.warmup=0"),
-)
-"""Makes a smoke run smaller."""
+SCENARIOS = Path(__file__).parent.parent.parent / "scenarios"
 
 
 @pytest.fixture(scope="session")
@@ -35,18 +33,46 @@ def vm() -> None:
 
 
 @pytest.fixture(scope="session")
-def smoke(geokv: Geokv, vm: None) -> Run:
+def _twins(geokv: Geokv, vm: None) -> list[Run]:
+    return geokv.run_scenarios(["smoke"], ["smoke"])
+
+
+@pytest.fixture(scope="session")
+def smoke(_twins: list[Run]) -> Run:
     """scenarios/smoke.yaml as it is."""
-    return geokv.run_scenario("smoke")
+    return _twins[0]
 
 
 @pytest.fixture(scope="session")
-def smoke_again(geokv: Geokv, vm: None) -> Run:
-    """The same once more."""
-    return geokv.run_scenario("smoke")
+def smoke_again(_twins: list[Run]) -> Run:
+    """The same once more, in another VM at the same time."""
+    return _twins[1]
 
 
 @pytest.fixture(scope="session")
-def other_seed(geokv: Geokv, vm: None) -> Run:
-    """A smaller one with another seed."""
-    return geokv.run_scenario("smoke", "--seed", "77", *SMALL)
+def _seed_and_failure(geokv: Geokv, vm: None) -> list[Run]:
+    return geokv.run_scenarios(["smoke", "--seed", "77", *SMALL], [_pagewise(geokv)])
+
+
+@pytest.fixture(scope="session")
+def other_seed(_seed_and_failure: list[Run]) -> Run:
+    """A smaller smoke run with another seed."""
+    return _seed_and_failure[0]
+
+
+@pytest.fixture(scope="session")
+def failing(_seed_and_failure: list[Run]) -> Run:
+    """A page a round trip, one in flight: distance breaks the 8 %."""
+    return _seed_and_failure[1]
+
+
+def _pagewise(geokv: Geokv) -> Path:
+    small = yaml.safe_load((SCENARIOS / "distance_pagewise.yaml").read_text())
+    small["name"] = "small_pagewise"
+    small["deployment"].update(byte_scale=16, device_bytes="8GiB", dram_bytes="8GiB")
+    small["workload"].update(prefix_tokens=1024, question_tokens=32, requests=1, warmup=0)
+    small["sweep"] = [{"path": "links.a-b.km", "values": [0, 100]}]
+    small["vm"] = {"memory": "3GiB", "jobs": 1}
+    path = geokv.folder / "small_pagewise.yaml"
+    path.write_text(yaml.safe_dump(small))
+    return path

@@ -9,8 +9,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 import yaml
-from cli import Geokv, Run
-from conftest import SMALL
+from cli import SMALL, Geokv, Run
 
 CELL_KEYS = {
     "km", "rtt_asked_ms", "rtt_measured_ms", "goodput_ratio", "valid", "gain",
@@ -121,21 +120,6 @@ def test_other_seed_is_another_run_that_passes(smoke: Run, other_seed: Run) -> N
     ).read_bytes()
     with (other_seed.folder / "table.csv").open() as stream:
         assert len(list(csv.DictReader(stream))) >= 2
-
-
-@pytest.fixture(scope="session")
-def failing(geokv: Geokv, vm: None) -> Run:
-    """A page a round trip, one in flight: distance breaks the 8 %."""
-    text = Path(__file__).parent.parent.parent.joinpath("scenarios/distance_pagewise.yaml")
-    small = yaml.safe_load(text.read_text())
-    small["name"] = "small_pagewise"
-    small["deployment"].update(byte_scale=16, device_bytes="8GiB", dram_bytes="8GiB")
-    small["workload"].update(prefix_tokens=1024, question_tokens=32, requests=1, warmup=0)
-    small["sweep"] = [{"path": "links.a-b.km", "values": [0, 100]}]
-    small["vm"] = {"memory": "3GiB", "jobs": 1}
-    path = geokv.folder / "small_pagewise.yaml"
-    path.write_text(yaml.safe_dump(small))
-    return geokv.run_scenario(path)
 
 
 def test_broken_expectation_fails_by_name(failing: Run) -> None:

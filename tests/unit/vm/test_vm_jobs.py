@@ -157,6 +157,18 @@ def test_kernel_that_does_not_boot_is_an_error(tmp_path: Path) -> None:
         run_job(place, sh("true"), lambda _: None)
 
 
+def test_guests_do_not_meet_in_a_temporary_folder(virtual: Place) -> None:
+    """Their random names are equal; one name tried in vain would cost one of them time."""
+    script = (
+        "import tempfile, time; d = tempfile.mkdtemp(); print(d, time.monotonic_ns(), flush=True);"
+        "time.sleep(0.01); print(time.monotonic_ns())"
+    )
+    seen: list[list[str]] = [[], []]
+    run_jobs(virtual, [py(script), py(script)], lambda number, line: seen[number].append(line))
+    assert seen[0] == seen[1]
+    assert not Path(seen[0][0].split()[0]).exists(), "it is not on the host"
+
+
 def test_guest_sees_this_file_and_writes_are_seen_here(virtual: Place, tmp_path: Path) -> None:
     job = sh(f"cp {__file__} {tmp_path}/copy && id -u && pwd")
     lines: list[str] = []
