@@ -26,9 +26,10 @@ _START_OF_TIME_S = 1_767_225_600
 def boot_command(kernel: Kernel, clock: Clock, job: Job, processor: int) -> list[str]:
     """Arguments of the VM's process; it dies with the process that starts it.
 
-    They do not name the job's folder, which must be the process's working folder: the
-    kernel stirs its command line into its random numbers, and a run must not depend on
-    which folder was free.
+    They name no folder of this machine: the kernel stirs its command line into its random
+    numbers, and a run must not depend on where geokv lies or which slot was free. What
+    the guest has to find is linked in the job's folder (``link_into``), which must be the
+    process's working folder.
 
     Raises:
         ConfigError: memory too small for a guest.
@@ -48,7 +49,8 @@ def boot_command(kernel: Kernel, clock: Clock, job: Job, processor: int) -> list
         "rootfstype=hostfs",
         "rootflags=/",
         "rw",
-        f"init={RECIPE / 'init'}",
+        # Still the host's /proc at that moment: the working folder of the VM's own process.
+        "init=/proc/self/cwd/init",
         "uml_dir=./",
         "umid=vm",
         "con=null",
@@ -59,12 +61,21 @@ def boot_command(kernel: Kernel, clock: Clock, job: Job, processor: int) -> list
     ]
     if clock == "virtual":
         command += ["time-travel=inf-cpu", f"time-travel-start={_START_OF_TIME_S * NS_PER_S}"]
-    # What the kernel does not know as its own, it gives init as environment.
-    command += [
-        f"GEOKV_ROOT={CHECKOUT}",
-        f"GEOKV_PYTHON={sys.executable}",
-    ]
     return command
+
+
+def link_into(folder: Path) -> None:
+    """Link what ``netem/kernel/init`` mounts and runs into a job's folder."""
+    names = (f"python{sys.version_info.major}.{sys.version_info.minor}", "python3", "python")
+    prefix = Path(sys.prefix)
+    links = {
+        "init": RECIPE / "init",
+        "root": CHECKOUT,
+        "prefix": prefix,
+        "interpreter": Path(next(name for name in names if (prefix / "bin" / name).exists())),
+    }
+    for name, target in links.items():
+        (folder / name).symlink_to(target)
 
 
 def boot_environment() -> dict[str, str]:

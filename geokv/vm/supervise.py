@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from geokv.errors import VmError
+from geokv.vm.boot import link_into
 from geokv.vm.bytecode import compile_package
 from geokv.vm.job import Job, Outcome
 from geokv.vm.place import Place
@@ -74,6 +75,7 @@ class _Running:
 
     def _start(self, place: Place) -> subprocess.Popen[bytes]:
         self.job.write(self._path)
+        link_into(self._path)
         terminal = None if self.job.interactive else subprocess.DEVNULL
         console = None if self.job.interactive else self._console
         return subprocess.Popen(

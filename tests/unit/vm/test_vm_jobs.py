@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from geokv.errors import ConfigError, VmError
+from geokv.paths import CHECKOUT
 from geokv.vm import Job, Place
 from geokv.vm.slot import take_slot
 from geokv.vm.supervise import run_job, run_jobs
@@ -170,9 +172,21 @@ def test_guests_do_not_meet_in_a_temporary_folder(virtual: Place) -> None:
 
 
 def test_guest_sees_this_file_and_writes_are_seen_here(virtual: Place, tmp_path: Path) -> None:
-    job = sh(f"cp {__file__} {tmp_path}/copy && id -u && pwd")
+    job = sh(f"cp {__file__} {tmp_path}/copy && id -u && pwd && ls -d geokv")
     lines: list[str] = []
     assert run_job(virtual, job, lines.append).status == 0
     assert (tmp_path / "copy").read_bytes() == Path(__file__).read_bytes()
-    assert lines[0] == "0"
-    assert (Path(lines[1]) / "geokv").is_dir()
+    assert lines == ["0", "/run/geokv/root", "geokv"]
+
+
+def test_no_path_of_this_machine_reaches_what_runs(virtual: Place) -> None:
+    """Where geokv and its Python lie must not be seen in a run's numbers."""
+    script = "import sys, geokv; print(sys.executable); print(geokv.__file__)"
+    lines: list[str] = []
+    run_job(virtual, py(script), lines.append)
+    assert Path(lines[0]).parent == Path("/run/geokv/python/bin")
+    assert lines[1] == "/run/geokv/root/geokv/__init__.py"
+    seen: list[str] = []
+    run_job(virtual, sh("cat /proc/cmdline"), seen.append)
+    for place in (CHECKOUT, Path(sys.prefix), Path.home()):
+        assert str(place) not in seen[0]
