@@ -22,7 +22,7 @@ check: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest tests/unit -q
+	@$(BIN)/python -m pytest tests/unit -q -n 2
 
 format: setup
 	@$(BIN)/ruff check --fix .

@@ -2,8 +2,8 @@
 
     python tests/run_all.py [SUITE ...]
 
-``unit`` and ``peers`` run anywhere, ``lab`` inside one boot of the VM, ``e2e`` drives
-the command line.
+``unit`` and ``peers`` run anywhere, ``vm`` boots VMs, ``lab`` runs inside one boot of the
+VM, ``e2e`` drives the command line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from geokv.paths import CHECKOUT
 from geokv.vm import Job, choose_place
 from geokv.vm.supervise import run_job
 
-SUITES = ("unit", "peers", "lab", "e2e")
+SUITES = ("unit", "peers", "vm", "lab", "e2e")
 _LAB_MEMORY_BYTES = 6 * 2**30
 _LAB_WATCHDOG_S = 300
 

@@ -98,6 +98,7 @@ async def test_next_question_is_served_from_the_device(two: tuple[Site, Site]) -
     a, b = two
     await provide(a, b)
     await b.ask("second-0", question(2))
+    b.post("/settle")  # what it fetched is published in the background
     before = a.get("/stats")["cache"]
     assert (await b.ask("second-1", question(3))).error is None
     record = b.record("second-1")
