@@ -118,7 +118,7 @@ class CellRunner:
     # -- the network -----------------------------------------------------------
 
     def _set(self, cell: Cell) -> None:
-        """Change what this cell wants and differs from now; undo what it does not want."""
+        """Change live what differs from the cell before; every cell sets every swept path."""
         wanted: dict[str, dict[str, Any]] = {}
         for path, value in cell.settings.items():
             _, link, name = path.split(".", 2)
