@@ -72,7 +72,7 @@ def load_scenario(
             data, was_swept = _pin(with_value(data, name, value), name, value)
             pinned = pinned or was_swept
         pinned = pinned or any(text.startswith("sweep") for text in overrides)
-    scenario = _build(data, folder, place)
+    scenario = _build(_absolute_model(data), folder, place)
     _check_model_folder(scenario, place)
     # Whoever narrows a sweep by hand still gets a run; what it cannot test is then
     # reported as untested, and such a run does not pass.
@@ -142,6 +142,16 @@ def _pin(data: dict[str, Any], name: str, value: Any) -> tuple[dict[str, Any], b
                 axis = {"path": name, "values": [], "out_of_range": [value]}
         pinned.append(axis)
     return {**data, "sweep": pinned}, True
+
+
+def _absolute_model(data: dict[str, Any]) -> dict[str, Any]:
+    """A model folder's whole path: whoever runs the scenario works in another folder."""
+    deployment = data.get("deployment")
+    model = deployment.get("model") if isinstance(deployment, dict) else None
+    if not isinstance(model, str) or "/" not in model:
+        return data
+    path = str(Path(model).expanduser().absolute())
+    return {**data, "deployment": {**data["deployment"], "model": path}}
 
 
 def _check_model_folder(scenario: Scenario, place: str) -> None:

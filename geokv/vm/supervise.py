@@ -148,5 +148,8 @@ class _Running:
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
     def _tail(self) -> str:
-        lines = [*self._read("stderr").splitlines(), *self._read("console").splitlines()]
+        console = self._read("console").splitlines()
+        # What a kernel says after its panic are addresses; the cause stands before it.
+        panic = next((i for i, line in enumerate(console) if "Kernel panic" in line), None)
+        lines = [*self._read("stderr").splitlines(), *console[: panic and panic + 1]]
         return "\n".join(f"  | {line}" for line in lines[-_TAIL_LINES:])

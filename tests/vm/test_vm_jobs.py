@@ -190,3 +190,12 @@ def test_no_path_of_this_machine_reaches_what_runs(virtual: Place) -> None:
     run_job(virtual, sh("cat /proc/cmdline"), seen.append)
     for place in (CHECKOUT, Path(sys.prefix), Path.home()):
         assert str(place) not in seen[0]
+
+
+def test_what_libraries_keep_at_home_stays_in_the_guest(virtual: Place) -> None:
+    """scapy writes a cache there; without a home of its own a guest would write to the host's /."""
+    lines: list[str] = []
+    job = sh('mkdir -p "$HOME/.cache/x" && echo "$HOME" && ls -d "$HOME"/.cache/x')
+    assert run_job(virtual, job, lines.append).status == 0
+    assert lines == ["/run/home", "/run/home/.cache/x"]
+    assert not Path("/run/home").exists()

@@ -68,7 +68,7 @@ BAD = [
     ("deployment/dram_bytes", "64 parsecs", "deployment.dram_bytes: unknown unit 'parsecs'"),
     ("deployment/stands_for", "a gpu", "deployment.stands_for: "),
     ("deployment/compute", "real", "deployment.compute: real computing takes no time on the virt"),
-    ("deployment/model", "./no/such", "deployment.model: no such folder ./no/such"),
+    ("deployment/model", "/no/such", "deployment.model: no such folder /no/such"),
     ("cache/directory", {"kind": "gossip"}, "'gossip'"),
     ("cache/directory", {"kind": "gossip"}, "'central', 'local'"),
     ("cache/directory", {"kind": "central", "site": "q"}, "cache.directory.site: unknown site 'q'"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from geokv.errors import ConfigError
@@ -73,3 +75,14 @@ def test_bad_overrides(override: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_scenario("distance_ttft", [override])
     assert said in str(caught.value)
+
+
+def test_a_model_folder_is_kept_with_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for written in ("models/mine", "./models/mine", "~/models/mine"):
+        scenario = load_scenario("smoke", [f"deployment.model={written}"])
+        assert scenario.deployment.model == str(tmp_path / "models" / "mine")
