@@ -82,14 +82,6 @@ Seconds = Annotated[float, BeforeValidator(parse_seconds)]
 Fraction = Annotated[float, BeforeValidator(parse_fraction)]
 
 
-def show_rate(bps: float) -> str:
-    """``100 Gb/s``, three significant digits."""
-    for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if bps >= scale:
-            return f"{bps / scale:.3g} {prefix}b/s"
-    return f"{bps:.3g} b/s"
-
-
 def show_size(size_bytes: float) -> str:
     """``1.5 GiB``, three significant digits."""
     for scale, prefix in ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki")):

@@ -67,11 +67,6 @@ class BlockPool:
         """Blocks nobody refers to."""
         return len(self._free)
 
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of one block over all layers."""
-        return self.tensor.nbytes // self.blocks
-
     def references(self, block: int) -> int:
         """How many owners ``block`` has; 0 means free."""
         return self._references[self._known(block)]

@@ -217,15 +217,6 @@ def read_netem(link: Netlink, interface: str) -> QdiscState:
     raise LabError(f"interface {interface} has no netem")
 
 
-def remove_qdisc(link: Netlink, interface: str) -> None:
-    """Take the root qdisc off; what it holds is lost."""
-    message = RawQdiscMessage()
-    message["index"] = link.index(interface)
-    message["handle"] = HANDLE
-    message["parent"] = TC_H_ROOT
-    link.request(message, _DELQDISC, 0, f"qdisc of {interface}")
-
-
 def _attribute(kind: int, body: bytes) -> bytes:
     """One netlink attribute: length, type, body, padding to four bytes."""
     return struct.pack("=HH", 4 + len(body), kind) + body + b"\0" * (-len(body) % 4)

@@ -155,14 +155,6 @@ def ends(link: str) -> tuple[str, str]:
     return a, b
 
 
-def link_between(topology: Topology, a: str, b: str) -> str:
-    """The id of the link between two neighbouring sites, whichever way it is written."""
-    for name in (f"{a}-{b}", f"{b}-{a}"):
-        if name in topology.links:
-            return name
-    raise ConfigError(f"no link joins {a} and {b} (links: {', '.join(topology.links)})")
-
-
 def _problems(topology: Topology) -> list[str]:
     problems = []
     for name in topology.sites:

@@ -17,7 +17,7 @@ from geokv.cache.lifetime import Lru
 from geokv.cache.locality import DramTier
 from geokv.cache.ownership import CentralDirectory, Directory, LocalDirectory
 from geokv.cache.shared import SharedCache
-from geokv.cache.substrate.tcp import SocketOptions, TcpTransport
+from geokv.cache.substrate.tcp import TcpTransport
 from geokv.engine.compute import ChargedCompute, Compute, RealCompute
 from geokv.engine.engine import Engine
 from geokv.engine.load import load_model
@@ -94,7 +94,6 @@ def build_worker(settings: SiteSettings, history: HistoryFile) -> Worker:
         settings.secret,
         streams=settings.streams,
         in_flight=settings.in_flight,
-        options=SocketOptions(congestion_control=settings.congestion),
         incarnation=settings.incarnation,
     )
     cache = SharedCache(settings.name, layout, tier, directory, transport, history)

@@ -67,4 +67,3 @@ class SiteSettings:
     in_flight: int
     fetch_deadline_s: float
     request_deadline_s: float
-    congestion: str | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from geokv.cache.keys import ChunkRef
@@ -78,19 +78,6 @@ class Caller:
 
 
 Handler = Callable[[Caller, bytes], Awaitable[bytes]]
-
-
-@dataclass
-class PeerState:
-    """What is known of another site."""
-
-    site: str
-    host: str
-    port: int
-    incarnation: int = 0
-    open_streams: int = 0
-    down: bool = False
-    causes: Mapping[str, int] = field(default_factory=dict)
 
 
 class Transport(Protocol):

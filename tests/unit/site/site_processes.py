@@ -10,13 +10,14 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from geokv.coordinator.client import Question, Reply, ask
 from geokv.site.process import run_site
@@ -226,3 +227,17 @@ class SiteRoom:
         b = replace(b, peers={"a": Peer("127.0.0.1", there)})
         a = replace(a, peers={"b": Peer("127.0.0.1", b.kv_port)})
         return self.start(a), self.start(b)
+
+
+@pytest.fixture(scope="module")
+def room() -> Iterator[SiteRoom]:
+    """Starts sites; at the end every one that was not killed must balance and end cleanly."""
+    with SiteRoom() as made:
+        yield made
+
+
+@pytest.fixture
+def own_room() -> Iterator[SiteRoom]:
+    """The same for one test alone, for tests that kill or starve a site."""
+    with SiteRoom() as made:
+        yield made
