@@ -6,6 +6,8 @@
     │   └── VmError      the embedded VM did not build, boot or finish
     ├── LabError         the emulated network could not be made as asked
     ├── EngineError      the worker cannot do what was asked (model, blocks)
+    │   ├── NoRoom       the pool has no block to give, even after eviction
+    │   └── Overloaded   the queue is full; carries when to try again
     ├── CacheError       the shared cache
     │   ├── RecordError  bytes that are not a whole, valid chunk record
     │   └── FetchError   a chunk could not be brought here; carries the cause
@@ -56,6 +58,22 @@ class LabError(GeokvError):
 
 class EngineError(GeokvError):
     """The serving engine refuses: unknown model, no free block, prompt too long."""
+
+
+class NoRoom(EngineError):
+    """The pool has fewer blocks to give than were wanted; nothing was taken."""
+
+
+class Overloaded(EngineError):
+    """The worker's queue is full: the request was not taken.
+
+    Args:
+        retry_after_s: when there is likely to be room, in whole seconds (≥ 1).
+    """
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message, f"try again in {retry_after_s} s")
+        self.retry_after_s = retry_after_s
 
 
 class CacheError(GeokvError):

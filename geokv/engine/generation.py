@@ -15,6 +15,20 @@ Finish = Literal["stop", "length"]
 
 
 @dataclass(frozen=True)
+class TokenLogprob:
+    """Natural log probability of a token, from the model's own distribution.
+
+    Temperature, top-p and top-k do not enter it.
+
+    Args:
+        top: ``(token, logprob)`` of the most likely tokens, as many as were asked for.
+    """
+
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
 class TokenEvent:
     """One generated token.
 
@@ -22,12 +36,16 @@ class TokenEvent:
         index: 0 for the first token of the answer.
         text: text that became certain with this token (empty without a tokenizer).
         finish: set on the last event; ``stop`` (end token or stop string) or ``length``.
+        choice: which of ``n`` answers it belongs to.
+        logprob: where it was asked for.
     """
 
     token: int
     index: int
     text: str
     finish: Finish | None
+    choice: int = 0
+    logprob: TokenLogprob | None = None
 
 
 async def generate(

@@ -63,11 +63,14 @@ class Span:
         tokens: ids to compute, at positions ``start … start + len(tokens) - 1``.
         start: tokens before them, whose KV the blocks hold already.
         table: the sequence's blocks in order; covers at least ``start + len(tokens)``.
+        logits: whether those after the last token are wanted; a chunk of a prompt that
+            is not its last needs none.
     """
 
     tokens: Sequence[int]
     start: int
     table: Sequence[int]
+    logits: bool = True
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,8 @@ class LlamaModel:
         """Compute ``spans``, store their KV in the pool.
 
         Returns:
-            float32 ``[len(spans), vocab]``, the logits after each span's last token.
+            float32 ``[rows, vocab]``, the logits after the last token of each span that
+            wants them, in order.
         """
         walk = self.walk(spans, pool)
         while True:
@@ -141,7 +145,8 @@ class LlamaModel:
             yield index
             hidden.add_(self._attention(index, layer, hidden, placed, pool, cosine, sine))
             hidden.add_(self._mlp(layer, hidden))
-        last = hidden[[span.rows.stop - 1 for span in placed]]
+        wanted = zip(spans, placed, strict=True)
+        last = hidden[[place.rows.stop - 1 for span, place in wanted if span.logits]]
         last = _rms_norm(last, self.weights.norm, self.config.rms_norm_eps)
         return (last @ self.weights.head.t()).float()
 

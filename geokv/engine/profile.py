@@ -137,23 +137,50 @@ class GpuProfile(Strict):
     fit_error: dict[str, FitError]
     sources: tuple[str, ...] = Field(min_length=1)
 
+    def step_s(
+        self, prefill: Sequence[tuple[int, int]], decode: Sequence[int], rows: int
+    ) -> float:
+        """Seconds of one pass over prefill chunks and decodes together.
+
+        The dense layers see all tokens at once; attention is paid per chunk and for the
+        decodes as a batch.
+
+        Args:
+            prefill: ``(new tokens, tokens before them)`` of each chunk.
+            decode: tokens of context of each decoding sequence, its new one included.
+            rows: rows of logits.
+
+        Raises:
+            EngineError: nothing to compute, or a count that makes no sense.
+        """
+        if any(new < 1 or cached < 0 for new, cached in prefill) or any(c < 1 for c in decode):
+            raise EngineError(f"no step of prefills {list(prefill)} and contexts {list(decode)}")
+        tokens = sum(new for new, _ in prefill) + len(decode)
+        if not tokens:
+            raise EngineError("no step of nothing")
+        attention = sum(
+            self.prefill_attention.seconds(self.heads, new, cached) for new, cached in prefill
+        )
+        if decode:
+            attention += self.decode_attention.seconds(self.heads, decode)
+        head = self.head_s(rows) if rows else 0.0
+        return self.layers_s(tokens) + self.layers * attention + head
+
     def prefill_s(self, new_tokens: int, cached_tokens: int = 0) -> float:
         """Seconds to compute ``new_tokens`` on top of ``cached_tokens`` and one row of logits.
+
+        In steps of ``batch_tokens``.
 
         Raises:
             EngineError: a negative count, or nothing to compute.
         """
         if new_tokens < 1 or cached_tokens < 0:
             raise EngineError(f"no prefill of {new_tokens} tokens on {cached_tokens} cached ones")
-        total = self.head_s(1)
-        done = 0
-        while done < new_tokens:
+        total = 0.0
+        for done in range(0, new_tokens, self.batch_tokens):
             chunk = min(self.batch_tokens, new_tokens - done)
-            total += self.layers_s(chunk)
-            total += self.layers * self.prefill_attention.seconds(
-                self.heads, chunk, cached_tokens + done
-            )
-            done += chunk
+            last = done + chunk == new_tokens
+            total += self.step_s([(chunk, cached_tokens + done)], [], int(last))
         return total
 
     def decode_s(self, context_tokens: Sequence[int]) -> float:
@@ -162,11 +189,7 @@ class GpuProfile(Strict):
         Raises:
             EngineError: an empty batch or context.
         """
-        if not context_tokens or min(context_tokens) < 1:
-            raise EngineError(f"no decode step of contexts {list(context_tokens)}")
-        batch = len(context_tokens)
-        attention = self.layers * self.decode_attention.seconds(self.heads, context_tokens)
-        return self.layers_s(batch) + self.head_s(batch) + attention
+        return self.step_s([], context_tokens, len(context_tokens))
 
     def copy_s(self, n_bytes: int, operations: int) -> float:
         """Seconds to copy ``n_bytes`` between host and device in ``operations`` pieces."""

@@ -21,6 +21,8 @@ class SamplingParams:
         stop_token_ids: end after one of these, in addition to the tokenizer's own.
         stop: end before one of these strings; needs a tokenizer.
         ignore_eos: go on past the tokenizer's end tokens.
+        n: answers to the same prompt; answer ``i`` draws with ``seed + i``.
+        logprobs: None for none, else how many most likely tokens to report with each.
 
     Raises:
         EngineError: a value out of range.
@@ -34,6 +36,8 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...] = ()
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
+    n: int = 1
+    logprobs: int | None = None
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
@@ -44,6 +48,10 @@ class SamplingParams:
             raise EngineError(f"top_p must be in (0, 1], got {self.top_p}")
         if self.top_k < 0:
             raise EngineError(f"top_k must be ≥ 0, got {self.top_k}")
+        if self.n < 1:
+            raise EngineError(f"n must be ≥ 1, got {self.n}")
+        if self.logprobs is not None and self.logprobs < 0:
+            raise EngineError(f"logprobs must be ≥ 0, got {self.logprobs}")
         if any(not text for text in self.stop):
             raise EngineError("a stop string is empty")
 

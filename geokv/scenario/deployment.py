@@ -24,11 +24,23 @@ class Deployment(Strict):
     stands_for: Annotated[str, Field(pattern=PROFILE_NAME)] = "llama-3.1-8b@h100"
     """``model@device``: the GPU profile whose times, KV bytes and watts are charged."""
     compute: Literal["charged", "real"] = "charged"
+    content: Literal["model", "synthetic"] = "model"
+    """``synthetic`` runs no model: KV bytes and tokens are derived from the prompt."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the model that runs, its weights and its KV."""
     byte_scale: Annotated[int, Field(ge=1, le=1024)] = 4
     """S: link rates and wire bytes are divided by it, times are not; 1 is full size."""
     block_tokens: Annotated[int, Field(ge=1, le=1024)] = 16
     chunk_tokens: Annotated[int, Field(ge=1, le=65536)] = 256
     layer_groups: Annotated[int, Field(ge=1, le=256)] = 1
     """A chunk's layers travel in so many parts, each with its own checksum."""
+    max_batch_tokens: Annotated[int, Field(ge=1, le=1_048_576)] | None = None
+    """Tokens of one step, prefill chunks and decodes together; the GPU profile's when unset."""
+    max_running: Annotated[int, Field(ge=1, le=65536)] = 256
+    """Sequences that are computed side by side."""
+    max_waiting: Annotated[int, Field(ge=0, le=1_048_576)] = 1024
+    """Requests that wait for a place; more are refused with 429."""
+    order: Literal["fcfs", "longest-prefix"] = "fcfs"
+    """Who of those that wait goes next."""
     device_bytes: Annotated[Size, Field(gt=0)] = 40 * 2**30
     dram_bytes: Annotated[Size, Field(gt=0)] = 64 * 2**30

@@ -21,10 +21,12 @@ class RequestRecord:
     tenant: str
     prompt_tokens: int
     started_ns: int
+    admitted_ns: int = 0
     looked_up_ns: int = 0
     last_byte_ns: int = 0
     usable_ns: int = 0
     loaded_ns: int = 0
+    scheduled_ns: int = 0
     prefilled_ns: int = 0
     finished_ns: int = 0
     cached_tokens: int = 0
@@ -34,6 +36,14 @@ class RequestRecord:
     wire_bytes: int = 0
     misses: Counter[str] = field(default_factory=Counter)
     output_ids: list[int] = field(default_factory=list)
+    """Tokens of the first of ``n`` answers."""
+    token_ns: list[int] = field(default_factory=list)
+    """When each of them was ready."""
+    completion_tokens: int = 0
+    """Tokens of all answers."""
+    finish: list[str] = field(default_factory=list)
+    """Why each answer ended."""
+    preemptions: int = 0
     first_logits: list[float] = field(default_factory=list)
     error: str | None = None
 

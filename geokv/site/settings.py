@@ -56,11 +56,17 @@ class SiteSettings:
     seed: int
     stands_for: str
     compute: Literal["charged", "real"]
+    content: Literal["model", "synthetic"]
+    dtype: Literal["float32", "bfloat16"]
     threaded: bool
     byte_scale: int
     block_tokens: int
     chunk_tokens: int
     layer_groups: int
+    max_batch_tokens: int | None
+    max_running: int
+    max_waiting: int
+    order: str
     device_bytes: int
     dram_bytes: int
     streams: int
