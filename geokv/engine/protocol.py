@@ -1,0 +1,47 @@
+"""What an engine asks of whatever computes its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from geokv.engine.config import ModelConfig
+from geokv.engine.model import Span
+from geokv.engine.pool import BlockPool
+
+
+class Model(Protocol):
+    """Computes spans over a paged pool; holds no sequence state.
+
+    ``config`` gives the shape of its KV (layers, kv_heads, head_dim), its vocabulary and
+    its length; ``fingerprint`` is equal where KV can be shared.
+    """
+
+    @property
+    def config(self) -> ModelConfig: ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the KV."""
+        ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def new_pool(self, blocks: int, block_tokens: int = 16) -> BlockPool:
+        """A pool of this model's KV shape."""
+        ...
+
+    def forward(self, spans: Sequence[Span], pool: BlockPool) -> torch.Tensor:
+        """Compute ``spans``, store their KV in the pool.
+
+        Returns:
+            float32 ``[rows, vocab]``, the logits after the last token of each span that
+            wants them, in order.
+        """
+        ...
