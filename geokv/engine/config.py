@@ -90,6 +90,13 @@ class ModelConfig:
                 f"geokv computes {', '.join(sorted(_ARCHITECTURES))}",
             )
         _refuse_windows(data, architecture)
+        if data.get("quantization_config"):
+            raise EngineError(
+                f"{architecture}: quantized weights are not read",
+                "take the checkpoint in float32, float16 or bfloat16",
+            )
+        if (share := _merged_rope(data).get("partial_rotary_factor", 1.0)) != 1.0:
+            raise EngineError(f"{architecture}: rotary embedding of {share} of a head is not read")
         if (activation := data.get("hidden_act", "silu")) not in {"silu", "swish"}:
             raise EngineError(f"{architecture}: activation {activation!r} is not SwiGLU's silu")
         bias_default, qk_norm = _ARCHITECTURES[architecture]
@@ -134,9 +141,15 @@ def _refuse_windows(data: Mapping[str, Any], architecture: str) -> None:
         )
 
 
+def _merged_rope(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Rotary settings wherever a config keeps them."""
+    top = {key: data[key] for key in ("partial_rotary_factor",) if data.get(key) is not None}
+    return top | dict(data.get("rope_scaling") or {}) | dict(data.get("rope_parameters") or {})
+
+
 def _rope(data: Mapping[str, Any], architecture: str) -> tuple[float, RopeScaling | None]:
     """Rotary base and scaling from ``rope_parameters`` (5.x) or the two older keys."""
-    merged = dict(data.get("rope_scaling") or {}) | dict(data.get("rope_parameters") or {})
+    merged = _merged_rope(data)
     theta = float(merged.get("rope_theta") or data.get("rope_theta") or 10_000.0)
     kind = merged.get("rope_type", merged.get("type", "default"))
     if kind == "default":

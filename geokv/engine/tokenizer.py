@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from geokv.engine.models import find, require
 from geokv.engine.weights import read_json
 from geokv.errors import EngineError
 
@@ -213,14 +214,15 @@ class _FolderDetokenizer:
 
 
 def load_tokenizer(name_or_folder: str | Path) -> Tokenizer:
-    """The tokenizer of ``geokv-tiny`` or of a checkpoint folder.
+    """The tokenizer of ``geokv-tiny``, of a fetched model or of a checkpoint folder.
 
     Raises:
-        EngineError: the folder has none.
+        EngineError: the folder has none, or the model has not been fetched.
     """
     if str(name_or_folder) == "geokv-tiny":
         return ByteTokenizer()
-    folder = Path(name_or_folder).expanduser()
+    model = find(str(name_or_folder))
+    folder = require(model) if model else Path(name_or_folder).expanduser()
     if not folder.is_dir():
         raise EngineError(f"model folder {folder} does not exist")
     return FolderTokenizer(folder)

@@ -18,12 +18,14 @@ from geokv.errors import EngineError
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
+_SHARDS = "model-*-of-*.safetensors"
 
 
 def load_folder(folder: Path, dtype: torch.dtype = torch.float32) -> LlamaModel:
     """The model of a folder with ``config.json`` and safetensors, one file or sharded.
 
-    Tensors that have ``dtype`` already stay mapped; others are converted in memory.
+    Tensors that have ``dtype`` already stay mapped; others are converted in memory. Every
+    weight is read once, so that one that is no number is found here and not in an answer.
 
     Raises:
         EngineError: naming the missing or unusable folder, file or tensor.
@@ -43,7 +45,8 @@ def read_config(folder: Path) -> ModelConfig:
     if not folder.is_dir():
         raise EngineError(
             f"model folder {folder} does not exist",
-            "give 'geokv-tiny' or a folder with config.json and *.safetensors",
+            "give 'geokv-tiny', a name of `geokv model list`, or a folder with config.json "
+            "and *.safetensors",
         )
     return ModelConfig.from_hf(read_json(folder / "config.json"), name=folder.resolve().name)
 
@@ -88,6 +91,15 @@ class _Tensors:
                 f"{self._folder / place}: {name!r} is {list(tensor.shape)}, "
                 f"config.json asks for {list(shape)}"
             )
+        # One NaN or Inf anywhere makes the sum one too; float32, so that a sum of half
+        # precision numbers cannot overflow by itself.
+        if not tensor.is_floating_point() or not tensor.sum(dtype=torch.float32).isfinite():
+            raise EngineError(
+                f"{self._folder / place}: {name!r} holds NaN, Inf or no real numbers "
+                f"({tensor.dtype})",
+                "the checkpoint is damaged or quantized: download it again, or take one in "
+                "float32, float16 or bfloat16",
+            )
         return tensor
 
 
@@ -95,6 +107,10 @@ class _Tensors:
 def _open(folder: Path) -> Iterator[_Tensors]:
     index = folder / _INDEX
     sharded = index.is_file()
+    if sharded and (folder / _SINGLE).is_file():
+        raise EngineError(
+            f"{folder}: has both {_SINGLE} and {_INDEX}", "remove the one that is not the model's"
+        )
     if sharded:
         placed = read_json(index).get("weight_map")
         if not isinstance(placed, dict):
@@ -105,6 +121,12 @@ def _open(folder: Path) -> Iterator[_Tensors]:
     else:
         raise EngineError(f"{folder}: has neither {_SINGLE} nor {_INDEX}")
     names = sorted(set(places.values())) if sharded else [_SINGLE]
+    extra = sorted({path.name for path in folder.glob(_SHARDS)} - set(names))
+    if extra:
+        raise EngineError(
+            f"{folder}: shard {extra[0]} belongs to no tensor of this checkpoint",
+            "two checkpoints are mixed, or the index is an old one; download the folder again",
+        )
     with ExitStack() as stack:
         files: dict[str, Any] = {}
         for name in names:
@@ -165,10 +187,16 @@ def named(weights: ModelWeights) -> Iterator[tuple[str, torch.Tensor]]:
     """Every tensor once, in a fixed order, with a stable name."""
     yield "embedding", weights.embedding
     for index, layer in enumerate(weights.layers):
-        for name in LayerWeights.__dataclass_fields__:
-            tensor = getattr(layer, name)
-            if tensor is not None:
-                yield f"layers.{index}.{name}", tensor
+        for name, tensor in present(layer):
+            yield f"layers.{index}.{name}", tensor
     yield "norm", weights.norm
     if weights.head is not weights.embedding:
         yield "head", weights.head
+
+
+def present(layer: LayerWeights) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors a layer has, by field, in a fixed order."""
+    for name in LayerWeights.__dataclass_fields__:
+        tensor = getattr(layer, name)
+        if tensor is not None:
+            yield name, tensor
