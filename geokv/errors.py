@@ -7,6 +7,7 @@
     ├── LabError         the emulated network could not be made as asked
     ├── EngineError      the worker cannot do what was asked (model, blocks)
     │   ├── NoRoom       the pool has no block to give, even after eviction
+    │   ├── ComputeError a step failed, or came to no number
     │   └── Overloaded   the queue is full; carries when to try again
     ├── CacheError       the shared cache
     │   ├── RecordError  bytes that are not a whole, valid chunk record
@@ -62,6 +63,10 @@ class EngineError(GeokvError):
 
 class NoRoom(EngineError):
     """The pool has fewer blocks to give than were wanted; nothing was taken."""
+
+
+class ComputeError(EngineError):
+    """The request was in order, computing it was not: weights, KV or the device."""
 
 
 class Overloaded(EngineError):

@@ -9,30 +9,36 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from geokv.engine.compute import ChargedCompute, Compute, RealCompute
+    from geokv.engine.compute import ChargedCompute, Compute, RealCompute, StepLoad
     from geokv.engine.config import ModelConfig
     from geokv.engine.engine import Engine
-    from geokv.engine.generation import TokenEvent, generate
+    from geokv.engine.generation import TokenEvent, TokenLogprob
     from geokv.engine.load import load_model
+    from geokv.engine.loop import EngineLoop, LoopStats
     from geokv.engine.model import LlamaModel, Span
     from geokv.engine.pool import BlockPool
     from geokv.engine.prefix import PrefixNode, PrefixTree
     from geokv.engine.profile import GpuProfile, load_profile
+    from geokv.engine.request import Prompt, Request
     from geokv.engine.room import EngineStats
     from geokv.engine.sampling import SamplingParams
-    from geokv.engine.sequence import Sequence
+    from geokv.engine.scheduler import SchedulerSettings
+    from geokv.engine.sequence import Sequence, Slice
     from geokv.engine.tokenizer import Tokenizer, load_tokenizer
 
 _HOMES = {
     "ChargedCompute": "compute",
     "Compute": "compute",
     "RealCompute": "compute",
+    "StepLoad": "compute",
     "ModelConfig": "config",
     "Engine": "engine",
     "EngineStats": "room",
     "TokenEvent": "generation",
-    "generate": "generation",
+    "TokenLogprob": "generation",
     "load_model": "load",
+    "EngineLoop": "loop",
+    "LoopStats": "loop",
     "LlamaModel": "model",
     "Span": "model",
     "BlockPool": "pool",
@@ -40,8 +46,12 @@ _HOMES = {
     "PrefixTree": "prefix",
     "GpuProfile": "profile",
     "load_profile": "profile",
+    "Prompt": "request",
+    "Request": "request",
     "SamplingParams": "sampling",
+    "SchedulerSettings": "scheduler",
     "Sequence": "sequence",
+    "Slice": "sequence",
     "Tokenizer": "tokenizer",
     "load_tokenizer": "tokenizer",
 }
@@ -51,19 +61,26 @@ __all__ = [
     "ChargedCompute",
     "Compute",
     "Engine",
+    "EngineLoop",
     "EngineStats",
     "GpuProfile",
     "LlamaModel",
+    "LoopStats",
     "ModelConfig",
     "PrefixNode",
     "PrefixTree",
+    "Prompt",
     "RealCompute",
+    "Request",
     "SamplingParams",
+    "SchedulerSettings",
     "Sequence",
+    "Slice",
     "Span",
+    "StepLoad",
     "TokenEvent",
+    "TokenLogprob",
     "Tokenizer",
-    "generate",
     "load_model",
     "load_profile",
     "load_tokenizer",

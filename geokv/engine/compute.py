@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
 from geokv.clock import now_ns, wait_until_ns
@@ -21,6 +22,21 @@ Work = Callable[[], T]
 Direction = Literal["host_to_device", "device_to_host"]
 
 
+@dataclass(frozen=True)
+class StepLoad:
+    """What one step of a batch asks of a device.
+
+    Args:
+        prefill: ``(new tokens, tokens before them)`` of each prefill chunk.
+        decode: tokens of context of each decoding sequence, its new one included.
+        rows: rows of logits.
+    """
+
+    prefill: tuple[tuple[int, int], ...]
+    decode: tuple[int, ...]
+    rows: int
+
+
 class Compute(Protocol):
     """Runs work and lets the time it stands for pass."""
 
@@ -29,12 +45,13 @@ class Compute(Protocol):
         """Time by which work outlasted its charge, summed since the start."""
         ...
 
-    async def prefill(self, work: Work[T], new_tokens: int, cached_tokens: int) -> T:
-        """Run ``work``, a prefill of ``new_tokens`` on top of ``cached_tokens``."""
-        ...
+    async def step(self, work: Work[T], load: StepLoad, follows: bool = False) -> T:
+        """Run ``work``, one step of a batch.
 
-    async def decode(self, work: Work[T], context_tokens: list[int]) -> T:
-        """Run ``work``, one step of a batch; ``context_tokens`` per sequence, new one included."""
+        Args:
+            follows: the device had this step to do when it ended the one before, so
+                nothing passes between the two.
+        """
         ...
 
     async def copy(self, n_bytes: int, operations: int, direction: Direction) -> None:
@@ -64,13 +81,8 @@ class RealCompute:
         self._device = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="geokv-device")
 
-    async def prefill(self, work: Work[T], new_tokens: int, cached_tokens: int) -> T:
-        """Run ``work``; the token counts change nothing."""
-        async with self._device:
-            return await _in_thread(self._thread, work)
-
-    async def decode(self, work: Work[T], context_tokens: list[int]) -> T:
-        """Run ``work``; the context changes nothing."""
+    async def step(self, work: Work[T], load: StepLoad, follows: bool = False) -> T:
+        """Run ``work``; the load changes nothing."""
         async with self._device:
             return await _in_thread(self._thread, work)
 
@@ -108,13 +120,11 @@ class ChargedCompute:
         """Time by which work outlasted its charge, summed."""
         return self._device.late_ns
 
-    async def prefill(self, work: Work[T], new_tokens: int, cached_tokens: int) -> T:
-        """Run ``work`` and charge ``profile.prefill_s(new_tokens, cached_tokens)``."""
-        return await self._charge(work, self.profile.prefill_s(new_tokens, cached_tokens))
-
-    async def decode(self, work: Work[T], context_tokens: list[int]) -> T:
-        """Run ``work`` and charge ``profile.decode_s(context_tokens)``."""
-        return await self._charge(work, self.profile.decode_s(context_tokens))
+    async def step(self, work: Work[T], load: StepLoad, follows: bool = False) -> T:
+        """Run ``work`` and charge ``profile.step_s(…)`` of ``load``."""
+        seconds = self.profile.step_s(load.prefill, load.decode, load.rows)
+        async with self._device.turn(seconds, follows):
+            return await _in_thread(self._thread, work) if self._thread else work()
 
     async def copy(self, n_bytes: int, operations: int, direction: Direction) -> None:
         """Charge the copy engine, which serves both directions in turn."""
@@ -128,10 +138,6 @@ class ChargedCompute:
             if self._thread is not None:
                 self._thread.shutdown()
 
-    async def _charge(self, work: Work[T], seconds: float) -> T:
-        async with self._device.turn(seconds):
-            return await _in_thread(self._thread, work) if self._thread else work()
-
 
 class _Serial:
     """A resource that serves one turn at a time; queued turns follow without a gap."""
@@ -142,13 +148,16 @@ class _Serial:
         self._free_ns = 0
 
     @asynccontextmanager
-    async def turn(self, seconds: float) -> AsyncIterator[None]:
+    async def turn(self, seconds: float, follows: bool = False) -> AsyncIterator[None]:
         """Run the body, then wait until ``seconds`` after the turn's start.
 
         A turn that had to queue starts when the one before it ended, not some µs
         later when its task was woken. One that fails or is cancelled ends there.
+
+        Args:
+            follows: the turn was known when the one before it ended, and starts there.
         """
-        arrival_ns = now_ns()
+        arrival_ns = self._free_ns if follows else now_ns()
         async with self._lock:
             end_ns = max(arrival_ns, self._free_ns) + round(seconds * NS_PER_S)
             done_ns = None

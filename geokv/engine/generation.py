@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Literal
 
-from geokv.engine.engine import Engine
+import torch
+
 from geokv.engine.sampling import Sampler, SamplingParams
-from geokv.engine.sequence import Sequence
 from geokv.engine.tokenizer import Detokenizer, Tokenizer
 
 Finish = Literal["stop", "length"]
@@ -48,41 +47,70 @@ class TokenEvent:
     logprob: TokenLogprob | None = None
 
 
-async def generate(
-    engine: Engine,
-    seq: Sequence,
-    params: SamplingParams,
-    tokenizer: Tokenizer | None = None,
-) -> AsyncIterator[TokenEvent]:
-    """Prefill what is left (unless the caller did) and decode until a stop.
+class Generation:
+    """The sampling side of one answer: from rows of logits to events.
 
-    The caller closes the sequence, also after an error or when it stops listening.
-    An end token is the last event and adds no text.
-
-    Raises:
-        EngineError: as :meth:`Engine.prefill` and :meth:`Engine.decode`.
+    Args:
+        limit: tokens the answer may have at most, by model and pool.
+        choice: which of ``n`` answers; it draws with ``seed + choice``.
     """
-    logits = seq.logits if seq.logits is not None else await engine.prefill(seq)
-    sampler = Sampler(params)
-    ends = set(params.stop_token_ids)
-    if tokenizer is not None and not params.ignore_eos:
-        ends |= tokenizer.stop_ids
-    text = _Text(tokenizer.detokenizer() if tokenizer is not None else None, params.stop)
-    room = engine.model.config.max_tokens - len(seq.tokens)
-    for index in range(params.max_tokens):
-        token = sampler.pick(logits)
-        if token in ends:
-            yield TokenEvent(token, index, text.finish(), "stop")
-            return
-        piece, stopped = text.push(token)
-        if stopped:
-            yield TokenEvent(token, index, piece, "stop")
-            return
-        if index + 1 == min(params.max_tokens, room):
-            yield TokenEvent(token, index, piece + text.finish(), "length")
-            return
-        yield TokenEvent(token, index, piece, None)
-        logits = await engine.decode(seq, token)
+
+    def __init__(
+        self, params: SamplingParams, tokenizer: Tokenizer | None, limit: int, choice: int = 0
+    ) -> None:
+        self.choice = choice
+        self.finish: Finish | None = None
+        self._params = params
+        self._sampler = Sampler(params, choice)
+        self._ends = set(params.stop_token_ids)
+        if tokenizer is not None and not params.ignore_eos:
+            self._ends |= tokenizer.stop_ids
+        self._text = _Text(tokenizer.detokenizer() if tokenizer is not None else None, params.stop)
+        self._limit = min(params.max_tokens, limit)
+        self._count = 0
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the largest logit decides."""
+        return self._params.temperature == 0
+
+    def take(self, logits: torch.Tensor, best: int | None = None) -> TokenEvent:
+        """Choose the next token; after ``finish`` is set there is none.
+
+        An end token is the last event and adds no text.
+
+        Args:
+            logits: float32 ``[vocab]``.
+            best: index of the largest, where the caller has it already.
+
+        Raises:
+            ComputeError: the logits are not finite.
+        """
+        token = best if best is not None and self.is_greedy else self._sampler.pick(logits)
+        logprob = None
+        if self._params.logprobs is not None:
+            logprob = token_logprob(logits, token, self._params.logprobs)
+        index = self._count
+        self._count += 1
+        if token in self._ends:
+            self.finish = "stop"
+            text = self._text.finish()
+        else:
+            text, stopped = self._text.push(token)
+            if stopped:
+                self.finish = "stop"
+            elif self._count >= self._limit:
+                self.finish = "length"
+                text += self._text.finish()
+        return TokenEvent(token, index, text, self.finish, self.choice, logprob)
+
+
+def token_logprob(logits: torch.Tensor, token: int, top: int) -> TokenLogprob:
+    """Of ``token`` and of the ``top`` most likely ones, from float32 ``[vocab]``."""
+    shares = torch.log_softmax(logits, dim=0)
+    values, ids = shares.topk(min(top, len(shares)))
+    pairs = zip(ids.tolist(), values.tolist(), strict=True)
+    return TokenLogprob(float(shares[token]), tuple(pairs))
 
 
 class _Text:

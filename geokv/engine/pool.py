@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import torch
 
-from geokv.errors import EngineError
+from geokv.errors import EngineError, NoRoom
 from geokv.memory import populated_memory
 
 ALL_LAYERS = slice(None)
@@ -75,12 +75,12 @@ class BlockPool:
         """``count`` blocks with one reference each; their old content is undefined.
 
         Raises:
-            EngineError: fewer are free; none is taken.
+            NoRoom: fewer are free; none is taken.
         """
         if count < 0:
             raise EngineError(f"cannot allocate {count} blocks")
         if count > len(self._free):
-            raise EngineError(
+            raise NoRoom(
                 f"no room: {count} blocks wanted, {len(self._free)} of {self.blocks} free",
                 "close sequences, evict cached prefixes or give the worker more blocks",
             )

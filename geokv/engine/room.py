@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from geokv.engine.pool import BlockPool
 from geokv.engine.prefix import PrefixTree
-from geokv.errors import EngineError
+from geokv.errors import EngineError, NoRoom
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,10 @@ class EngineStats:
     blocks_cached: int
     blocks_pinned: int
     open_sequences: int
+    steps: int
     prefill_tokens: int
     decode_tokens: int
+    looked_up_tokens: int
     device_hit_tokens: int
     committed_tokens: int
     evicted_blocks: int
@@ -40,11 +42,16 @@ class BlockRoom:
         #: Cached blocks given up so far.
         self.evicted = 0
 
+    @property
+    def available(self) -> int:
+        """Blocks a sequence could get now: free ones, and cached ones nobody uses."""
+        return self._pool.free + self._tree.size - self._tree.locked
+
     def cover(self, blocks: list[int], tokens: int) -> None:
         """Extend ``blocks`` until they hold ``tokens`` tokens.
 
         Raises:
-            EngineError: no room, even after eviction; nothing is changed.
+            NoRoom: not enough blocks, even after eviction; nothing is changed.
         """
         wanted = -(-tokens // self._pool.block_tokens) - len(blocks)
         if wanted > 0:
@@ -55,7 +62,7 @@ class BlockRoom:
         """Before writing at ``position`` inside a block, replace a shared block by a copy.
 
         Raises:
-            EngineError: no room for the copy.
+            NoRoom: no block for the copy.
         """
         index, offset = divmod(position, self._pool.block_tokens)
         if offset and self._pool.references(blocks[index]) > 1:
@@ -93,7 +100,7 @@ class BlockRoom:
         # Nothing is evicted for a request that cannot be met anyway.
         evictable = self._tree.size - self._tree.locked
         if missing > evictable:
-            raise EngineError(
+            raise NoRoom(
                 f"no room: {wanted} blocks wanted, {self._pool.free} free and {evictable} "
                 f"evictable of {self._pool.blocks}",
                 "close sequences, send shorter prompts or give the worker more blocks",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from geokv.errors import EngineError
+from geokv.errors import ComputeError, EngineError
 
 
 @dataclass(frozen=True)
@@ -57,20 +57,24 @@ class SamplingParams:
 
 
 class Sampler:
-    """Draws the tokens of one request."""
+    """Draws the tokens of one answer, from a generator of its own.
 
-    def __init__(self, params: SamplingParams) -> None:
+    Args:
+        choice: which of ``n`` answers; added to the seed.
+    """
+
+    def __init__(self, params: SamplingParams, choice: int = 0) -> None:
         self._params = params
-        self._random = torch.Generator().manual_seed(params.seed)
+        self._random = torch.Generator().manual_seed(params.seed + choice)
 
     def pick(self, logits: torch.Tensor) -> int:
         """The next token from float32 ``[vocab]``.
 
         Raises:
-            EngineError: the logits are not finite.
+            ComputeError: the logits are not finite.
         """
         if not torch.isfinite(logits).all():
-            raise EngineError("the model's logits are not finite: weights or KV are damaged")
+            raise ComputeError("the model's logits are not finite: weights or KV are damaged")
         if self._params.temperature == 0:
             return int(logits.argmax())
         probabilities = self.probabilities(logits).cpu()

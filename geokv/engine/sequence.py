@@ -1,10 +1,8 @@
-"""One request's tokens and the blocks that hold their KV."""
+"""One sequence's tokens and the blocks that hold their KV."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-
-import torch
 
 from geokv.engine.prefix import PrefixNode
 
@@ -13,9 +11,8 @@ from geokv.engine.prefix import PrefixNode
 class Sequence:
     """State between :meth:`Engine.open` and :meth:`Engine.close`; changed by the engine only.
 
-    ``blocks`` covers, in order: the ``cached_tokens`` taken from the prefix tree or
-    committed from outside, tokens computed here, tokens reserved and not yet
-    committed, and room for tokens about to be computed.
+    ``blocks`` covers, in order: tokens whose KV is valid (``computed_tokens``), tokens
+    reserved to be filled from outside, and room for tokens about to be computed.
     """
 
     tokens: list[int]
@@ -24,14 +21,12 @@ class Sequence:
     blocks: list[int] = field(default_factory=list)
     #: Tokens whose KV is in the pool and valid.
     computed_tokens: int = 0
-    #: Of those, tokens that came with :meth:`Engine.open`, from this worker's pool.
+    #: Tokens that came with :meth:`Engine.open`, from this worker's pool.
     device_tokens: int = 0
-    #: Of those, tokens committed from outside.
+    #: Tokens committed from outside.
     committed_tokens: int = 0
     #: Tokens whose blocks were handed out to be filled.
     reserved_tokens: int = 0
-    #: float32 ``[vocab]`` after the last computed token, None before prefill.
-    logits: torch.Tensor | None = None
     closed: bool = False
     #: Deepest prefix node this sequence holds locked.
     locked: PrefixNode | None = None
@@ -41,10 +36,33 @@ class Sequence:
 
     @property
     def cached_tokens(self) -> int:
-        """Tokens whose KV was not computed by this sequence: device hits and commits."""
+        """Tokens whose KV was there when the sequence began: device hits and commits."""
         return self.device_tokens + self.committed_tokens
 
     @property
     def remaining_tokens(self) -> int:
         """Tokens whose KV is still to be computed."""
         return len(self.tokens) - self.computed_tokens
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The next ``tokens`` tokens of a sequence, to be computed in one step."""
+
+    seq: Sequence
+    tokens: int
+
+    @property
+    def start(self) -> int:
+        """Tokens before them."""
+        return self.seq.computed_tokens
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing is left to compute afterwards: logits are wanted."""
+        return self.tokens == self.seq.remaining_tokens
+
+    @property
+    def is_decode(self) -> bool:
+        """One token on top of others: a decode to the device, whatever it continues."""
+        return self.tokens == 1 and self.start > 0

@@ -78,6 +78,7 @@ def build_control(worker: Worker, history: HistoryFile) -> FastAPI:
         return {
             "cache": worker.cache.stats(),
             "engine": asdict(worker.engine.stats()),
+            "loop": asdict(worker.loop.stats()),
             "late_ns": worker.engine.compute.late_ns,
         }
 

@@ -20,8 +20,12 @@ from geokv.cache.shared import SharedCache
 from geokv.cache.substrate.tcp import TcpTransport
 from geokv.engine.compute import ChargedCompute, Compute, RealCompute
 from geokv.engine.engine import Engine
-from geokv.engine.load import load_model
+from geokv.engine.load import load_model, model_config
+from geokv.engine.loop import EngineLoop
 from geokv.engine.profile import load_profile
+from geokv.engine.protocol import Model
+from geokv.engine.scheduler import SchedulerSettings
+from geokv.engine.synthetic import SyntheticModel
 from geokv.engine.tokenizer import load_tokenizer
 from geokv.errors import GeokvError, HostError
 from geokv.site.api import build_api
@@ -57,6 +61,7 @@ async def serve_site(settings: SiteSettings) -> None:
     finally:
         stop.set()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await worker.loop.aclose()
         await worker.cache.close()
         await worker.engine.compute.aclose()
         history.close()
@@ -65,7 +70,7 @@ async def serve_site(settings: SiteSettings) -> None:
 def build_worker(settings: SiteSettings, history: HistoryFile) -> Worker:
     """Model, pools, tier, directory and transport of one site, not yet on the network."""
     profile = load_profile(settings.stands_for)
-    model = load_model(settings.model, settings.seed)
+    model = _model(settings)
     config = model.config
     layout = ChunkLayout.scaled(
         target_bytes_per_token=profile.kv_bytes_per_token,
@@ -84,6 +89,17 @@ def build_worker(settings: SiteSettings, history: HistoryFile) -> Worker:
         compute = ChargedCompute(profile, threaded=settings.threaded)
     blocks = settings.device_bytes // (settings.block_tokens * profile.kv_bytes_per_token)
     engine = Engine(model, blocks, compute, settings.block_tokens)
+    tokenizer = load_tokenizer(settings.model)
+    loop = EngineLoop(
+        engine,
+        SchedulerSettings(
+            max_batch_tokens=settings.max_batch_tokens or profile.batch_tokens,
+            max_running=settings.max_running,
+            max_waiting=settings.max_waiting,
+            order=settings.order,
+        ),
+        tokenizer,
+    )
     tier = DramTier(layout, settings.dram_bytes // settings.byte_scale, Lru())
     directory: Directory = LocalDirectory()
     if settings.directory_site is not None:
@@ -98,12 +114,19 @@ def build_worker(settings: SiteSettings, history: HistoryFile) -> Worker:
     )
     cache = SharedCache(settings.name, layout, tier, directory, transport, history)
     return Worker(
-        engine,
-        load_tokenizer(settings.model),
+        loop,
+        tokenizer,
         cache,
         profile.kv_bytes_per_token,
         settings.fetch_deadline_s,
     )
+
+
+def _model(settings: SiteSettings) -> Model:
+    if settings.content == "synthetic":
+        like = model_config(settings.model)
+        return SyntheticModel(like, settings.seed, settings.layer_groups)
+    return load_model(settings.model, settings.seed, getattr(torch, settings.dtype))
 
 
 class _Server:

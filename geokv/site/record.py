@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from geokv.engine.generation import TokenEvent
+
 Source = Literal["none", "device", "dram", "remote"]
 
 
@@ -56,19 +58,30 @@ class RequestRecord:
             return "dram"
         return "device" if self.device_tokens else "none"
 
+    def take(self, event: TokenEvent, at_ns: int) -> None:
+        """Count one token."""
+        self.completion_tokens += 1
+        if event.choice == 0:
+            self.output_ids.append(event.token)
+            self.token_ns.append(at_ns)
+        if event.finish is not None:
+            self.finish.append(event.finish)
+
     def spans_ns(self, sent_ns: int, first_ns: int) -> dict[str, int]:
         """The additive split of a client's TTFT.
+
+        Queueing is the wait for a place and blocks, and the wait for the first step.
 
         Args:
             sent_ns, first_ns: the client's own stamps (same clock).
         """
         return {
-            "queue_ns": self.started_ns - sent_ns,
-            "lookup_ns": self.looked_up_ns - self.started_ns,
+            "queue_ns": self.admitted_ns - sent_ns + self.scheduled_ns - self.loaded_ns,
+            "lookup_ns": self.looked_up_ns - self.admitted_ns,
             "fetch_ns": self.last_byte_ns - self.looked_up_ns,
             "completion_ns": self.usable_ns - self.last_byte_ns,
             "load_ns": self.loaded_ns - self.usable_ns,
-            "prefill_ns": self.prefilled_ns - self.loaded_ns,
+            "prefill_ns": self.prefilled_ns - self.scheduled_ns,
             "first_byte_ns": first_ns - self.prefilled_ns,
         }
 

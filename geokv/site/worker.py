@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from geokv.cache.keys import ChunkRef, chunk_refs, root_key
 from geokv.cache.shared import SharedCache
 from geokv.clock import now_ns
-from geokv.engine.engine import Engine
-from geokv.engine.generation import TokenEvent, generate
+from geokv.engine.generation import TokenEvent
+from geokv.engine.loop import EngineLoop
+from geokv.engine.request import Prompt, Request
 from geokv.engine.sampling import SamplingParams
 from geokv.engine.sequence import Sequence as EngineSequence
 from geokv.engine.tokenizer import Tokenizer
-from geokv.errors import EngineError, GeokvError, RunError
+from geokv.errors import GeokvError
 from geokv.site.loading import BlockFiller, as_payload
 from geokv.site.record import RequestRecord
 from geokv.site.settings import Reuse, Tenant
@@ -41,67 +42,54 @@ class Ask:
 
 
 class Worker:
-    """Joins an engine to a shared cache.
+    """Joins an engine's loop to a shared cache.
 
     Args:
         copy_bytes_per_token: KV bytes per token of the deployment the run stands for;
             what a copy between host and device is charged for.
         fetch_deadline_s: longest wait for one fetch; the rest is recomputed.
+
+    Attributes:
+        on_finished: takes the record of every request once, when it has ended.
     """
 
     def __init__(
         self,
-        engine: Engine,
+        loop: EngineLoop,
         tokenizer: Tokenizer,
         cache: SharedCache,
         copy_bytes_per_token: int,
         fetch_deadline_s: float,
     ) -> None:
-        self.engine = engine
+        self.loop = loop
+        self.engine = loop.engine
         self.tokenizer = tokenizer
         self.cache = cache
         self.reuse: Reuse = "remote"
         self.records: OrderedDict[str, RequestRecord] = OrderedDict()
+        self.on_finished: Callable[[RequestRecord], None] | None = None
         self._copy_bytes_per_token = copy_bytes_per_token
         self._fetch_deadline_ns = round(fetch_deadline_s * NS_PER_S)
         self._storing: set[asyncio.Task[None]] = set()
 
     async def answer(self, ask: Ask) -> AsyncIterator[TokenEvent]:
-        """Tokens of one answer as they come.
+        """Tokens of all ``n`` answers as they come.
 
         Closing the iterator early (the client has gone) frees everything.
 
         Raises:
-            EngineError: the prompt does not fit.
+            EngineError: the prompt does not fit, or computing it failed.
+            Overloaded: the queue is full.
             RunError: the deadline passed.
         """
         record = RequestRecord(ask.request_id, ask.tenant.name, len(ask.tokens), now_ns())
         self._remember(record)
-        reuse = self.reuse
-        root = root_key(self.engine.model.fingerprint, ask.tenant.salt)
+        request: Request | None = None
         try:
-            seq = self.engine.open(ask.tokens, root, reuse=reuse != "none")
-        except EngineError as error:
-            record.error = error.message
-            raise
-        record.device_tokens = seq.device_tokens
-        try:
-            async with self._until(ask):
-                await self._bring(seq, ask, root, reuse, record)
-                logits = await self.engine.prefill(seq)
-            record.prefilled_ns = now_ns()
-            record.cached_tokens = seq.cached_tokens
-            record.first_logits = logits.tolist()
-            stream = generate(self.engine, seq, ask.params, self.tokenizer)
-            while True:
-                async with self._until(ask):
-                    event = await anext(stream, None)
-                if event is None:
-                    break
-                record.output_ids.append(event.token)
+            request = self.loop.submit(self._prompt(ask, record))
+            async for event in request:
+                record.take(event, now_ns())
                 yield event
-            if reuse != "none":
-                self._store_later(seq, ask, root)
         except GeokvError as error:
             record.error = error.message
             raise
@@ -109,8 +97,12 @@ class Worker:
             record.error = "the client went away"
             raise
         finally:
-            record.finished_ns = now_ns()
-            self.engine.close(seq, keep=reuse != "none")
+            if request is not None:
+                request.cancel()
+                self._complete(record, request)
+            record.finished_ns = record.finished_ns or now_ns()
+            if self.on_finished is not None:
+                self.on_finished(record)
 
     async def settle(self, deadline_ns: int) -> None:
         """Wait until everything answered so far is stored and published.
@@ -135,10 +127,24 @@ class Worker:
 
     def check_integrity(self) -> None:
         """INV-5 of every pool here. Raises GeokvError naming what does not balance."""
-        self.engine.check_integrity()
+        self.loop.check_integrity()
         self.cache.check_integrity(deep=True)
 
     # -- the way in ------------------------------------------------------------
+
+    def _prompt(self, ask: Ask, record: RequestRecord) -> Prompt:
+        reuse = self.reuse
+        root = root_key(self.engine.model.fingerprint, ask.tenant.salt)
+        if reuse == "none":
+            return Prompt(ask.tokens, root, ask.params, ask.deadline_ns, reuse=False)
+        return Prompt(
+            ask.tokens,
+            root,
+            ask.params,
+            ask.deadline_ns,
+            load=lambda seq: self._bring(seq, ask, root, reuse, record),
+            on_done=lambda seq: self._store_later(seq, ask, root),
+        )
 
     async def _bring(
         self, seq: EngineSequence, ask: Ask, root: bytes, reuse: Reuse, record: RequestRecord
@@ -153,7 +159,6 @@ class Worker:
             record.misses.update(plan.misses)
         record.looked_up_ns = record.last_byte_ns = record.usable_ns = now_ns()
         if plan is None or not plan.refs:
-            record.loaded_ns = record.looked_up_ns
             return
         skip = seq.device_tokens % layout.chunk_tokens
         blocks = self.engine.reserve(seq, len(plan.refs) * layout.chunk_tokens - skip)
@@ -169,14 +174,11 @@ class Worker:
         if outcome.remote_chunks:
             record.last_byte_ns = outcome.last_byte_ns
             record.usable_ns = outcome.verified_ns
-        record.loaded_ns = now_ns()
 
     def _missing_refs(
         self, seq: EngineSequence, ask: Ask, root: bytes, reuse: Reuse
     ) -> list[ChunkRef]:
         """Full chunks beyond the device's prefix; one token always stays to be computed."""
-        if reuse == "none":
-            return []
         layout = self.cache.layout
         usable = (len(ask.tokens) - 1) // layout.chunk_tokens
         first = seq.device_tokens // layout.chunk_tokens
@@ -229,32 +231,25 @@ class Worker:
         finally:
             self.engine.close(twin, keep=False)
 
-    def _until(self, ask: Ask) -> _Deadline:
-        return _Deadline(ask.deadline_ns)
+    def _complete(self, record: RequestRecord, request: Request) -> None:
+        """What the loop knows of a request that has ended."""
+        stamps = request.stamps
+        record.admitted_ns = stamps.admitted_ns
+        record.loaded_ns = stamps.loaded_ns
+        # Where nothing was looked up, that step ended where it began.
+        record.looked_up_ns = record.looked_up_ns or stamps.admitted_ns
+        record.last_byte_ns = record.last_byte_ns or stamps.admitted_ns
+        record.usable_ns = record.usable_ns or stamps.admitted_ns
+        record.scheduled_ns = stamps.scheduled_ns
+        record.prefilled_ns = stamps.prefilled_ns
+        record.finished_ns = stamps.finished_ns
+        record.device_tokens = request.device_tokens
+        record.cached_tokens = request.cached_tokens
+        record.preemptions = request.preemptions
+        if request.first_logits is not None:
+            record.first_logits = request.first_logits.tolist()
 
     def _remember(self, record: RequestRecord) -> None:
         self.records[record.request_id] = record
         while len(self.records) > _KEPT_RECORDS:
             self.records.popitem(last=False)
-
-
-class _Deadline:
-    """``async with``: cancels its body at a monotonic time and says so as RunError."""
-
-    def __init__(self, deadline_ns: int) -> None:
-        self._deadline_ns = deadline_ns
-        self._timeout = asyncio.timeout_at(deadline_ns / NS_PER_S)
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, *exc: object) -> None:
-        try:
-            await self._timeout.__aexit__(*exc)  # type: ignore[arg-type]
-            # Computing on the loop's own thread keeps the timer from firing.
-            if exc[0] is None and now_ns() >= self._deadline_ns:
-                raise TimeoutError
-        except TimeoutError:
-            raise RunError(
-                "the request's deadline has passed", "send a shorter prompt or a longer deadline"
-            ) from None
