@@ -6,6 +6,7 @@ from geokv.cache.layout import ChunkLayout
 from geokv.engine.config import ModelConfig
 from geokv.engine.load import model_config
 from geokv.engine.profile import GpuProfile, load_profile
+from geokv.engine.synthetic import synthetic_config
 from geokv.errors import ConfigError, EngineError
 from geokv.scenario import Scenario
 from geokv.units import show_size
@@ -29,6 +30,8 @@ def preflight(scenario: Scenario) -> GpuProfile:
         config = model_config(deployment.model)
     except EngineError as error:
         raise ConfigError(f"deployment.model: {error.message}", error.hint) from None
+    if deployment.content == "synthetic":
+        config = synthetic_config(config, deployment.layer_groups)
     _check_layout(scenario, config, profile)
     _check_lengths(scenario, config)
     _check_pools(scenario, profile)
@@ -47,7 +50,7 @@ def _check_layout(scenario: Scenario, config: ModelConfig, profile: GpuProfile) 
             target_bytes_per_token=profile.kv_bytes_per_token,
             byte_scale=deployment.byte_scale,
             model_fingerprint=deployment.model,
-            dtype="float32",
+            dtype="float32" if deployment.content == "model" else "int8",
             layers=config.layers,
             kv_heads=config.kv_heads,
             head_dim=config.head_dim,

@@ -17,6 +17,7 @@ from geokv.preflight import preflight
 from geokv.report.disk import explained
 from geokv.report.run_folder import make_run_folder, write_all, write_manifest
 from geokv.scenario import Scenario
+from geokv.scenario.deployment import Deployment
 from geokv.vm import Job, Place, choose_place
 from geokv.vm.supervise import run_jobs
 
@@ -132,6 +133,12 @@ def _join_parts(run_dir: Path, parts: int) -> None:
         (records / f"{name}.jsonl").write_text(text, encoding="utf-8")
 
 
+def _what_ran(deployment: Deployment) -> str:
+    if deployment.content == "synthetic":
+        return f"synthetic content (no model, vocabulary of {deployment.model})"
+    return deployment.model
+
+
 def _manifest(scenario: Scenario, profile: GpuProfile, place: Place, parts: int) -> dict[str, Any]:
     deployment = scenario.deployment
     return {
@@ -140,7 +147,7 @@ def _manifest(scenario: Scenario, profile: GpuProfile, place: Place, parts: int)
         "parts": parts,
         "byte_scale": deployment.byte_scale,
         "seed": scenario.seed,
-        "model": deployment.model,
+        "model": _what_ran(deployment),
         "stands_for": deployment.stands_for,
         "compute": deployment.compute,
         "scenario_hash": scenario.hash,

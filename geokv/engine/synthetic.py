@@ -39,6 +39,11 @@ _PEAK = 12.0
 """Logit of the token drawn; the others lie in 0 … 4."""
 
 
+def synthetic_config(like: ModelConfig, layers: int = 1) -> ModelConfig:
+    """The shape of synthetic content with the name, vocabulary and length of ``like``."""
+    return replace(like, layers=layers, heads=1, kv_heads=1, head_dim=KEY_BYTES)
+
+
 class SyntheticModel:
     """Stands where :class:`~geokv.engine.model.LlamaModel` stands.
 
@@ -60,9 +65,7 @@ class SyntheticModel:
     device = torch.device("cpu")
 
     def __init__(self, like: ModelConfig, seed: int = 0, layers: int = 1) -> None:
-        self.config = replace(
-            like, layers=layers, heads=1, kv_heads=1, head_dim=KEY_BYTES, rope_scaling=None
-        )
+        self.config = synthetic_config(like, layers)
         self.fingerprint = hashlib.blake2b(
             f"synthetic/{seed}/{layers}/{like.vocab_size}".encode(), digest_size=16
         ).hexdigest()

@@ -26,7 +26,7 @@ NEEDS_ARMS = {
 
 def problems(scenario: Scenario) -> list[str]:
     """Every contradiction, as ``path: what is wrong``; empty when there is none."""
-    found = [*_sites(scenario), *_tokens(scenario), *_clock(scenario)]
+    found = [*_sites(scenario), *_tokens(scenario), *_clock(scenario), *_content(scenario)]
     found += [*_arms(scenario), *_sweep(scenario)]
     if not found:
         try:
@@ -112,6 +112,24 @@ def _clock(scenario: Scenario) -> list[str]:
             "use charged, or clock: wall"
         ]
     return []
+
+
+def _content(scenario: Scenario) -> list[str]:
+    deployment = scenario.deployment
+    if deployment.content == "model":
+        return []
+    found = []
+    if deployment.compute == "real":
+        found.append(
+            "deployment.content: synthetic content computes nothing whose time could be "
+            "measured; use compute: charged, or content: model"
+        )
+    if deployment.dtype != "float32":
+        found.append(
+            f"deployment.dtype: synthetic content is bytes and no {deployment.dtype}; "
+            "leave dtype out, or use content: model"
+        )
+    return found
 
 
 def _arms(scenario: Scenario) -> list[str]:

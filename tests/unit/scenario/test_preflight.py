@@ -34,6 +34,19 @@ def test_what_does_not_fit_is_refused_with_its_path(change: str, said: str) -> N
     assert caught.value.message.startswith(said)
 
 
+def test_synthetic_content_is_judged_by_its_own_size() -> None:
+    synthetic = "deployment.content=synthetic"
+    for fits in ("deployment.byte_scale=1024", "deployment.layer_groups=8"):
+        preflight(load_scenario("distance_ttft", [synthetic, fits]))
+    with pytest.raises(ConfigError, match="1024 leaves 128 bytes per token"):
+        preflight(
+            load_scenario(
+                "distance_ttft",
+                [synthetic, "deployment.byte_scale=1024", "deployment.layer_groups=8"],
+            )
+        )
+
+
 def test_a_model_folder_is_judged_by_its_config(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"deployment\.model: .*config\.json: cannot be read"):
         preflight(load_scenario("smoke", [f"deployment.model={tmp_path}"]))

@@ -68,6 +68,16 @@ BAD = [
     ("deployment/dram_bytes", "64 parsecs", "deployment.dram_bytes: unknown unit 'parsecs'"),
     ("deployment/stands_for", "a gpu", "deployment.stands_for: "),
     ("deployment/compute", "real", "deployment.compute: real computing takes no time on the virt"),
+    (
+        "deployment",
+        {"content": "synthetic", "compute": "real"},
+        "deployment.content: synthetic content computes nothing whose time could be measured",
+    ),
+    (
+        "deployment",
+        {"content": "synthetic", "dtype": "bfloat16"},
+        "deployment.dtype: synthetic content is bytes and no bfloat16",
+    ),
     ("deployment/model", "/no/such", "deployment.model: no such folder /no/such"),
     ("cache/directory", {"kind": "gossip"}, "'gossip'"),
     ("cache/directory", {"kind": "gossip"}, "'central', 'local'"),
