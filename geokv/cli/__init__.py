@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from geokv.cli import check, clean, doctor, kernel, run, table
+from geokv.cli import check, clean, doctor, kernel, model, run, table
 from geokv.errors import GeokvError
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ app.command("table")(table.table)
 app.command("check")(check.check)
 app.command("clean")(clean.clean)
 app.add_typer(kernel.app, name="kernel")
+app.add_typer(model.app, name="model")
 
 
 def main() -> None:
