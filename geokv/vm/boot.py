@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from geokv.errors import ConfigError, HostError
-from geokv.paths import CHECKOUT
+from geokv.paths import CHECKOUT, models_folder
 from geokv.units import NS_PER_S, show_size
 from geokv.vm.job import Job
 from geokv.vm.kernel import RECIPE, Kernel
@@ -73,6 +73,7 @@ def link_into(folder: Path) -> None:
         "root": CHECKOUT,
         "prefix": prefix,
         "interpreter": Path(next(name for name in names if (prefix / "bin" / name).exists())),
+        "models": models_folder(),
     }
     for name, target in links.items():
         (folder / name).symlink_to(target)

@@ -16,7 +16,7 @@ import termios
 import traceback
 from pathlib import Path
 
-from geokv.paths import CHECKOUT
+from geokv.paths import CHECKOUT, models_folder
 from geokv.vm.job import Job
 
 _RB_POWER_OFF = 0x4321FEDC
@@ -32,6 +32,7 @@ def guest_environment(job: Job) -> dict[str, str]:
         "/usr/sbin:/usr/bin:/sbin:/bin",
         "TMPDIR": os.environ.get("TMPDIR", "/tmp"),
         "HOME": os.environ.get("HOME", "/tmp"),
+        "GEOKV_MODELS": str(models_folder()),
         "LANG": "C.UTF-8",
         "TERM": os.environ.get("TERM", "dumb"),
         "PYTHONHASHSEED": "0",
