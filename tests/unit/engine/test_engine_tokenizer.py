@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from geokv.engine import Engine, LlamaModel, RealCompute, SamplingParams, generate
 from geokv.engine.tokenizer import ByteTokenizer, FolderTokenizer, Tokenizer, load_tokenizer
 from geokv.errors import EngineError
 
@@ -125,47 +124,3 @@ def test_missing_parts_are_named(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
     with pytest.raises(EngineError, match="no chat template"):
         load_tokenizer(tmp_path).chat([{"role": "user", "content": "x"}])
-
-
-async def test_generation_streams_the_text_of_its_tokens_and_stops(tiny: LlamaModel) -> None:
-    tokenizer = load_tokenizer("geokv-tiny")
-    engine = Engine(tiny, 40, RealCompute())
-
-    async def run(params: SamplingParams) -> tuple[list[int], str, str | None]:
-        seq = engine.open(tokenizer.encode("How far is Kyoto?"), b"t")
-        events = [event async for event in generate(engine, seq, params, tokenizer)]
-        engine.close(seq)
-        assert [event.index for event in events] == list(range(len(events)))
-        assert all(event.finish is None for event in events[:-1])
-        return [e.token for e in events], "".join(e.text for e in events), events[-1].finish
-
-    tokens, text, finish = await run(SamplingParams(max_tokens=40, ignore_eos=True))
-    assert (len(tokens), finish) == (40, "length")
-    assert text == tokenizer.decode(tokens)
-
-    third = tokens[9]
-    first = tokens.index(third)
-    short, _, finish = await run(
-        SamplingParams(max_tokens=40, stop_token_ids=(third,), ignore_eos=True)
-    )
-    assert (short, finish) == (tokens[: first + 1], "stop")
-
-    stop = text[5:8]
-    _, cut, finish = await run(SamplingParams(max_tokens=40, stop=(stop,), ignore_eos=True))
-    assert (cut, finish) == (text[: text.index(stop)], "stop")
-
-    hot = SamplingParams(max_tokens=20, temperature=1.5, seed=4, ignore_eos=True)
-    assert await run(hot) == await run(hot)
-    await engine.compute.aclose()
-
-
-async def test_a_stop_string_is_held_back_until_it_is_sure(tiny: LlamaModel) -> None:
-    from geokv.engine.generation import _Text
-
-    text = _Text(ByteTokenizer().detokenizer(), ("END",))
-    shown = [text.push(byte) for byte in b"aENbEND"]
-    assert [piece for piece, _ in shown] == ["a", "", "", "ENb", "", "", ""]
-    assert [stopped for _, stopped in shown] == [False] * 6 + [True]
-    text = _Text(ByteTokenizer().detokenizer(), ("END",))
-    assert [text.push(byte)[0] for byte in b"xEN"] == ["x", "", ""]
-    assert text.finish() == "EN"
