@@ -9,8 +9,6 @@ import socket
 from pathlib import Path
 
 import torch
-import uvicorn
-from fastapi import FastAPI
 
 from geokv.cache.layout import ChunkLayout
 from geokv.cache.lifetime import Lru
@@ -27,9 +25,10 @@ from geokv.engine.protocol import Model
 from geokv.engine.scheduler import SchedulerSettings
 from geokv.engine.synthetic import SyntheticModel
 from geokv.engine.tokenizer import load_tokenizer
-from geokv.errors import GeokvError, HostError
+from geokv.errors import GeokvError
 from geokv.site.api import build_api
 from geokv.site.control import build_control
+from geokv.site.front import HttpServer, listen
 from geokv.site.history import HistoryFile
 from geokv.site.settings import SiteSettings
 from geokv.site.worker import Worker
@@ -44,13 +43,16 @@ async def serve_site(settings: SiteSettings) -> None:
     torch.set_num_threads(1)
     history = HistoryFile(Path(settings.history_path))
     worker = build_worker(settings, history)
-    tenants = {tenant.api_key: tenant for tenant in settings.tenants}
-    api = build_api(settings.name, settings.model, worker, tenants, settings.request_deadline_s)
-    front = _listen(settings.host, settings.api_port, f"site {settings.name}'s API")
+    deadline_s = settings.request_deadline_s
+    api = build_api(settings.name, settings.model, worker, settings.tenants, deadline_s)
+    front = listen(settings.host, settings.api_port, f"site {settings.name}'s API")
     peers = {name: (peer.host, peer.port) for name, peer in settings.peers.items()}
     await worker.cache.start(settings.host, settings.kv_port, peers)
     control = _listen_unix(settings.control_socket)
-    servers = [_Server(api, front), _Server(build_control(worker, history), control)]
+    servers = [
+        HttpServer(api, front, stalled_s=deadline_s),
+        HttpServer(build_control(worker, history), control),
+    ]
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     tasks = [asyncio.create_task(server.run(stop)) for server in servers]
@@ -127,57 +129,6 @@ def _model(settings: SiteSettings) -> Model:
         like = model_config(settings.model)
         return SyntheticModel(like, settings.seed, settings.layer_groups)
     return load_model(settings.model, settings.seed, getattr(torch, settings.dtype))
-
-
-class _Server:
-    """uvicorn on a socket we bound, without its ticks.
-
-    It wakes ten times a second to refresh a Date header; each wake-up is real work in
-    an otherwise free idle hour of virtual time.
-    """
-
-    def __init__(self, app: FastAPI, listener: socket.socket) -> None:
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            date_header=False,
-            server_header=False,
-            timeout_keep_alive=3600,
-            timeout_graceful_shutdown=5,
-        )
-        self._server = _TicklessServer(config)
-        self._listener = listener
-
-    async def run(self, stop: asyncio.Event) -> None:
-        self._server.stop = stop
-        await self._server._serve(sockets=[self._listener])
-
-
-class _TicklessServer(uvicorn.Server):
-    stop: asyncio.Event
-
-    async def main_loop(self) -> None:
-        await self.stop.wait()
-
-
-def _listen(host: str, port: int, what: str) -> socket.socket:
-    # asyncio switches Nagle off only on sockets that name their protocol; with it on, the
-    # first token would wait 40 ms for the client's delayed acknowledgement.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise HostError(
-            f"{what} cannot listen on {host}:{port} ({error.strerror})",
-            "stop what holds the port, or choose another",
-        ) from None
-    listener.listen(1024)
-    listener.setblocking(False)
-    return listener
 
 
 def _listen_unix(path: str) -> socket.socket:

@@ -9,6 +9,8 @@ from typing import Any, Literal
 from geokv.engine.generation import TokenEvent
 
 Source = Literal["none", "device", "dram", "remote"]
+CLIENT_GONE = "the client went away"
+"""The error of a request that nobody waited for any more."""
 
 
 @dataclass

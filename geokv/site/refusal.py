@@ -2,22 +2,60 @@
 
 from __future__ import annotations
 
-from geokv.errors import EngineError, GeokvError, RunError
-from geokv.site.openai import error_body
+from collections.abc import Mapping
+from typing import Any
+
+from geokv.errors import ComputeError, EngineError, GeokvError, NoRoom, Overloaded, RunError
+
+INVALID = "invalid_request_error"
 
 
 class Refusal(Exception):
-    """An HTTP error in OpenAI's form."""
+    """An HTTP error in OpenAI's form.
 
-    def __init__(self, status: int, message: str, kind: str, param: str | None = None) -> None:
+    Args:
+        param: the parameter that is to blame, as the client wrote it.
+        code: OpenAI's machine-readable word, where there is one.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        kind: str = INVALID,
+        param: str | None = None,
+        *,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
         self.status = status
-        self.body = error_body(message, kind, param)
+        self.body = error_body(message, kind, param, code)
+        self.headers = dict(headers or {})
 
 
-def status_of(error: GeokvError) -> tuple[int, str]:
-    """HTTP status and OpenAI error type of one of our own errors."""
+def error_body(
+    message: str, kind: str, param: str | None = None, code: str | None = None
+) -> dict[str, Any]:
+    """An error as OpenAI's clients parse it."""
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def refusal_of(error: GeokvError) -> Refusal:
+    """One of our own errors as a client is to see it; what to do next belongs to the message."""
+    text = f"{error.message}; {error.hint}" if error.hint else error.message
+    if isinstance(error, Overloaded):
+        return Refusal(
+            429,
+            text,
+            "rate_limit_error",
+            code="overloaded",
+            headers={"Retry-After": str(error.retry_after_s)},
+        )
+    if isinstance(error, NoRoom):
+        return Refusal(503, text, "server_error", code="no_room")
     if isinstance(error, RunError):
-        return 504, "timeout"
-    if isinstance(error, EngineError):
-        return 400, "invalid_request_error"
-    return 500, "server_error"
+        return Refusal(504, text, "timeout")
+    if isinstance(error, EngineError) and not isinstance(error, ComputeError):
+        return Refusal(400, text)
+    return Refusal(500, text, "server_error")

@@ -1,108 +1,72 @@
-"""From tokens to HTTP: whole answers and server-sent events, in OpenAI's words."""
+"""From answers to HTTP: whole, or as server-sent events."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from fastapi import Request
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from geokv.engine.generation import TokenEvent
 from geokv.errors import GeokvError
-from geokv.site.openai import ChatRequest, CompletionRequest, error_body, usage
-from geokv.site.refusal import Refusal, status_of
+from geokv.site.answers import Answers
+from geokv.site.logprobs import ChatLogprobs, CompletionLogprobs
+from geokv.site.openai import StreamOptions
+from geokv.site.refusal import Refusal, error_body, refusal_of
+from geokv.site.wording import CREATED_S, Wording, usage
 from geokv.site.worker import Ask, Worker
+from geokv.units import NS_PER_S
 
 T = TypeVar("T")
-CREATED_S = 1_767_225_600
-"""``created`` of everything: fixed, as nothing but a run folder's label reads a wall clock."""
+LAST_WORDS_S = 1.0
+"""How long after its deadline a stream may still be sent; then its connection is cut."""
 
-
-class Completion:
-    """Wording of ``/v1/completions``."""
-
-    prefix, kind, chunk_kind = "cmpl", "text_completion", "text_completion"
-
-    def __init__(self, model: str) -> None:
-        self.model = model
-
-    def choice(self, index: int, text: str, finish: str | None) -> dict[str, Any]:
-        return {"index": index, "text": text, "logprobs": None, "finish_reason": finish}
-
-    def delta(self, index: int, event: TokenEvent) -> dict[str, Any]:
-        return self.choice(index, event.text, event.finish)
-
-
-class Chat:
-    """Wording of ``/v1/chat/completions``."""
-
-    prefix, kind, chunk_kind = "chatcmpl", "chat.completion", "chat.completion.chunk"
-
-    def __init__(self, model: str) -> None:
-        self.model = model
-
-    def choice(self, index: int, text: str, finish: str | None) -> dict[str, Any]:
-        return {
-            "index": index,
-            "message": {"role": "assistant", "content": text},
-            "logprobs": None,
-            "finish_reason": finish,
-        }
-
-    def delta(self, index: int, event: TokenEvent) -> dict[str, Any]:
-        delta = {"content": event.text}
-        if event.index == 0:
-            delta = {"role": "assistant", **delta}
-        return {"index": index, "delta": delta, "logprobs": None, "finish_reason": event.finish}
+_log = logging.getLogger(__name__)
 
 
 async def respond(
     request: Request,
     worker: Worker,
-    body: CompletionRequest | ChatRequest,
     asks: list[Ask],
-    words: Completion | Chat,
-) -> Any:
-    """Answer every prompt, streamed or whole. Several prompts are answered one after another."""
+    words: Wording,
+    stream: StreamOptions | None,
+) -> Response:
+    """Answer all prompts side by side.
+
+    Args:
+        stream: None for a whole answer.
+
+    Raises:
+        GeokvError: before the first token; later it is the last event of the stream.
+    """
     name = asks[0].request_id
     head = {"id": f"{words.prefix}-{name}", "created": CREATED_S, "model": words.model}
     headers = {"x-request-id": name}
-    if body.stream:
-        include = body.stream_options is not None and body.stream_options.include_usage
-        lines = _stream(worker, asks, words, head, include)
+    if stream is not None:
+        lines = _lines(worker, asks, words, head, stream)
         # The first event is awaited here, so that a request that cannot be served
         # gets its HTTP status and not an error inside a 200.
-        first = await _unless_gone(request, anext(lines))
-        return StreamingResponse(
-            _chain(first, lines), media_type="text/event-stream", headers=headers
-        )
-    choices = await _unless_gone(request, _whole(worker, asks, words))
-    return JSONResponse(
-        {**head, "object": words.kind, "choices": choices, "usage": _total(worker, asks)},
-        headers=headers,
-    )
+        first = await unless_gone(request, anext(lines))
+        ends_s = max(ask.deadline_ns for ask in asks) / NS_PER_S + LAST_WORDS_S
+        return EventStream(first, lines, ends_s, headers)
+    body = await unless_gone(request, _whole(worker, asks, words))
+    return JSONResponse({**head, **body}, headers=headers)
 
 
-async def _whole(worker: Worker, asks: list[Ask], words: Completion | Chat) -> list[dict[str, Any]]:
-    choices = []
-    for index, one in enumerate(asks):
-        text, finish = "", "stop"
-        async for event in worker.answer(one):
-            text, finish = text + event.text, event.finish or finish
-        choices.append(words.choice(index, text, finish))
-    return choices
-
-
-async def _unless_gone(request: Request, work: Awaitable[T]) -> T:
+async def unless_gone(request: Request, work: Awaitable[T]) -> T:
     """The result of ``work``, which is cancelled when the client hangs up: nobody would read it.
 
-    (Once a response streams, Starlette watches the connection itself.)
+    Raises:
+        Refusal: 499, the client hung up.
     """
     task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_hang_up(request))
+    gone = asyncio.ensure_future(_hang_up(request.receive))
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
@@ -114,50 +78,135 @@ async def _unless_gone(request: Request, work: Awaitable[T]) -> T:
         await asyncio.gather(task, gone, return_exceptions=True)
 
 
-async def _hang_up(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def _hang_up(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _stream(
-    worker: Worker,
-    asks: list[Ask],
-    words: Completion | Chat,
-    head: dict[str, Any],
-    include_usage: bool,
-) -> AsyncIterator[str]:
+async def _whole(worker: Worker, asks: list[Ask], words: Wording) -> dict[str, Any]:
+    count = sum(ask.params.n for ask in asks)
+    texts, finishes = [""] * count, ["stop"] * count
+    said = _Logprobs(worker, asks, words)
+    parts: list[list[dict[str, Any]]] = [[] for _ in range(count)]
+    async with Answers(worker, asks) as answers:
+        async for index, event in answers:
+            texts[index] += event.text
+            finishes[index] = event.finish or finishes[index]
+            part = said.take(index, event)
+            if part is not None:
+                parts[index].append(part)
+        totals = usage(answers.prompt_tokens, answers.completion_tokens, answers.cached_tokens)
+    return {
+        "object": words.kind,
+        "choices": [
+            words.choice(i, texts[i], finishes[i], said.join(i, parts[i])) for i in range(count)
+        ],
+        "usage": totals,
+    }
+
+
+async def _lines(
+    worker: Worker, asks: list[Ask], words: Wording, head: dict[str, Any], options: StreamOptions
+) -> AsyncGenerator[str, None]:
     base = {**head, "object": words.chunk_kind}
-    extra = {"usage": None} if include_usage else {}
-    for index, one in enumerate(asks):
-        started = False
+    said = _Logprobs(worker, asks, words)
+    started = False
+    async with Answers(worker, asks) as answers:
         try:
-            async for event in worker.answer(one):
+            async for index, event in answers:
                 started = True
-                yield _line({**base, "choices": [words.delta(index, event)], **extra})
+                chunk = {**base, "choices": [words.delta(index, event, said.take(index, event))]}
+                if options.include_usage:
+                    so_far = answers.prompt_tokens, answers.completion_tokens
+                    chunk["usage"] = usage(*so_far) if options.continuous_usage_stats else None
+                yield _line(chunk)
         except GeokvError as error:
-            if not started and index == 0:
+            if not started:
                 raise
-            yield _line(error_body(error.message, status_of(error)[1]))
+            yield _line(refusal_of(error).body)
             return
-    if include_usage:
-        yield _line({**base, "choices": [], "usage": _total(worker, asks)})
+        except Exception:
+            if not started:
+                raise
+            _log.exception("request %s failed in the middle", asks[0].request_id)
+            yield _line(error_body("internal error; see the site's log", "server_error"))
+            return
+        if options.include_usage:
+            totals = usage(answers.prompt_tokens, answers.completion_tokens, answers.cached_tokens)
+            yield _line({**base, "choices": [], "usage": totals})
     yield "data: [DONE]\n\n"
-
-
-async def _chain(first: str, rest: AsyncIterator[str]) -> AsyncIterator[str]:
-    yield first
-    async for line in rest:
-        yield line
 
 
 def _line(data: dict[str, Any]) -> str:
     return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
 
 
-def _total(worker: Worker, asks: list[Ask]) -> dict[str, Any]:
-    records = [worker.records[one.request_id] for one in asks]
-    return usage(
-        sum(record.prompt_tokens for record in records),
-        sum(record.cached_tokens for record in records),
-        sum(len(record.output_ids) for record in records),
-    )
+class _Logprobs:
+    """Log probabilities of every answer of a request, where they were asked for."""
+
+    def __init__(self, worker: Worker, asks: list[Ask], words: Wording) -> None:
+        self._wanted = asks[0].params.logprobs is not None
+        self._new: Callable[[], CompletionLogprobs | ChatLogprobs] = lambda: words.logprobs(
+            worker.tokenizer
+        )
+        self._of: dict[int, CompletionLogprobs | ChatLogprobs] = {}
+
+    def take(self, index: int, event: TokenEvent) -> dict[str, Any] | None:
+        if not self._wanted:
+            return None
+        if index not in self._of:
+            self._of[index] = self._new()
+        return self._of[index].take(event)
+
+    def join(self, index: int, parts: list[dict[str, Any]]) -> dict[str, Any] | None:
+        return self._of[index].join(parts) if self._wanted and index in self._of else None
+
+
+class EventStream(Response):
+    """Server-sent events that end by a deadline, whether or not the client reads them.
+
+    Args:
+        ends_s: on the event loop's clock. A client that has not taken everything by then
+            loses its connection; so does the generator when the client hangs up.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self, first: str, rest: AsyncGenerator[str, None], ends_s: float, headers: dict[str, str]
+    ) -> None:
+        super().__init__(headers={**headers, "cache-control": "no-cache"})
+        del self.headers["content-length"]
+        self._first = first
+        self._rest = rest
+        self._ends_s = ends_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self._send(send))
+        gone = asyncio.ensure_future(_hang_up(receive))
+        try:
+            async with asyncio.timeout_at(self._ends_s):
+                await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            abort: Callable[[], None] | None = scope.get("state", {}).get("abort")
+            if abort is not None:
+                abort()
+        finally:
+            sending.cancel()
+            gone.cancel()
+            results = await asyncio.gather(sending, gone, return_exceptions=True)
+            await self._rest.aclose()
+        if isinstance(results[0], Exception):
+            raise results[0]
+
+    async def _send(self, send: Send) -> None:
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        await send(_body(self._first))
+        async for line in self._rest:
+            await send(_body(line))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _body(line: str) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": line.encode(), "more_body": True}

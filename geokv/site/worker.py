@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 from geokv.cache.keys import ChunkRef, chunk_refs, root_key
@@ -23,7 +23,7 @@ from geokv.engine.sequence import Sequence as EngineSequence
 from geokv.engine.tokenizer import Tokenizer
 from geokv.errors import GeokvError
 from geokv.site.loading import BlockFiller, as_payload
-from geokv.site.record import RequestRecord
+from geokv.site.record import CLIENT_GONE, RequestRecord
 from geokv.site.settings import Reuse, Tenant
 from geokv.units import NS_PER_S
 
@@ -72,7 +72,7 @@ class Worker:
         self._fetch_deadline_ns = round(fetch_deadline_s * NS_PER_S)
         self._storing: set[asyncio.Task[None]] = set()
 
-    async def answer(self, ask: Ask) -> AsyncIterator[TokenEvent]:
+    async def answer(self, ask: Ask) -> AsyncGenerator[TokenEvent, None]:
         """Tokens of all ``n`` answers as they come.
 
         Closing the iterator early (the client has gone) frees everything.
@@ -94,7 +94,7 @@ class Worker:
             record.error = error.message
             raise
         except (asyncio.CancelledError, GeneratorExit):
-            record.error = "the client went away"
+            record.error = CLIENT_GONE
             raise
         finally:
             if request is not None:
