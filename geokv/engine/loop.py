@@ -13,6 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -179,17 +180,13 @@ class EngineLoop:
             if request.done:
                 continue
             if not sound[row]:
-                self._fail(
-                    request,
-                    ComputeError(
-                        "the model's logits are not finite: weights or KV are damaged",
-                        "check the model folder, then empty the cache",
-                    ),
-                )
+                self._distrust(request)
                 continue
             if not request.stamps.prefilled_ns:
                 request.stamps.prefilled_ns = now
                 request.first_logits = logits[row]
+                if request.prompt.reuse and answer.seq is not None:
+                    self.engine.publish(answer.seq)
             for one in self._forked(answer):
                 self._take(one, logits[row], best[row])
 
@@ -231,7 +228,7 @@ class EngineLoop:
             request.end()
             self._recent.append(request.stamps.finished_ns)
 
-    def _fail(self, request: Request, error: Exception) -> None:
+    def _fail(self, request: Request, error: Exception, keep: bool = True) -> None:
         """End a request; its blocks are free once neither device nor loader touches them."""
         if request.done:
             return
@@ -240,11 +237,24 @@ class EngineLoop:
             self._scheduler.remove(answer)
             loading = request.loading is not None and not request.loading.done()
             if answer.seq is not None and not loading:
-                self.engine.close(answer.seq, keep=request.prompt.reuse)
+                self.engine.close(answer.seq, keep=keep and request.prompt.reuse)
         if request.loading is not None:
             request.loading.cancel()
         self._open.discard(request)
         self._wake.set()
+
+    def _distrust(self, request: Request) -> None:
+        """End a request whose numbers are damaged, and forget what may be the cause."""
+        self._fail(
+            request,
+            ComputeError(
+                "the model's logits are not finite: weights or KV are damaged",
+                "if it happens again, check the model's weights",
+            ),
+            keep=False,
+        )
+        # Which block it came from cannot be told, and what was computed on it is no better.
+        self.engine.flush(request.prompt.root)
 
     def _expire(self) -> None:
         now = now_ns()
@@ -262,27 +272,26 @@ class EngineLoop:
             request.stamps.admitted_ns = request.stamps.loaded_ns = now_ns()
             request.device_tokens = request.cached_tokens = seq.device_tokens
             if request.prompt.load is not None:
-                request.loading = asyncio.get_running_loop().create_task(self._load(answer, seq))
+                request.loading = asyncio.ensure_future(request.prompt.load(seq))
+                # A callback, not a finally: a task cancelled before it began runs neither.
+                request.loading.add_done_callback(partial(self._loaded, answer, seq))
 
-    async def _load(self, answer: Answer, seq: Sequence) -> None:
-        """Let the request's own loader fill blocks, then run what is left."""
+    def _loaded(self, answer: Answer, seq: Sequence, loading: asyncio.Future[None]) -> None:
+        """The request's own loader has ended: run what it left, or clean up behind it."""
         request = answer.request
-        assert request.prompt.load is not None
-        try:
-            await request.prompt.load(seq)
-        except Exception as error:
-            # Whatever it is, it is the request's; the loop goes on with the others.
-            request.loading = None
+        self.engine.rollback(seq)
+        error = None if loading.cancelled() else loading.exception()
+        if isinstance(error, Exception):
             self._fail(request, error)
-        finally:
-            self.engine.rollback(seq)
-            if request.done:
-                self.engine.close(seq, keep=request.prompt.reuse)
-            else:
-                request.stamps.loaded_ns = now_ns()
-                request.cached_tokens = seq.cached_tokens
-                self._scheduler.run(answer)
-            self._wake.set()
+        elif loading.cancelled():
+            self._fail(request, RunError("loading was cancelled"))
+        if request.done:
+            self.engine.close(seq, keep=request.prompt.reuse)
+        else:
+            request.stamps.loaded_ns = now_ns()
+            request.cached_tokens = seq.cached_tokens
+            self._scheduler.run(answer)
+        self._wake.set()
 
     def _answer(self, request: Request, choice: int) -> Answer:
         prompt = request.prompt

@@ -101,7 +101,7 @@ class Request:
         #: Prompt tokens that were not computed here, of them from this worker's device.
         self.cached_tokens = 0
         self.device_tokens = 0
-        self.loading: asyncio.Task[None] | None = None
+        self.loading: asyncio.Future[None] | None = None
         self._on_cancel = on_cancel
         self._events: deque[TokenEvent | None] = deque()
         self._more = asyncio.Event()

@@ -160,6 +160,25 @@ class Sequences:
             raise EngineError(f"the sequence has reached its {self.limit_tokens} tokens")
         seq.tokens.append(token)
 
+    def publish(self, seq: Sequence) -> None:
+        """Let others share the whole blocks computed so far, while the sequence goes on.
+
+        Raises:
+            EngineError: the sequence is closed, being computed or being filled.
+        """
+        self._ready(seq, "publish")
+        whole = seq.computed_tokens // self.block_tokens
+        if not whole:
+            return
+        nodes, adopted = self.tree.insert(
+            seq.root, seq.tokens[: whole * self.block_tokens], seq.blocks[:whole]
+        )
+        self.pool.retain(adopted)
+        self.tree.lock(nodes[-1])
+        if seq.locked is not None:
+            self.tree.unlock(seq.locked)
+        seq.locked = nodes[-1]
+
     def preempt(self, seq: Sequence, keep: bool = True) -> None:
         """Take all blocks from a sequence that goes on later, by computing them again.
 

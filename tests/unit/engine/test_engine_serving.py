@@ -361,6 +361,28 @@ async def test_a_preempted_sequence_goes_on_from_what_is_still_cached(small: Lla
     engine.check_integrity()
 
 
+async def test_published_blocks_are_shared_locked_and_given_back(small: LlamaModel) -> None:
+    engine = make(small, 30)
+    seq = engine.open(prompt(30), ROOT)
+    engine.publish(seq)
+    await compute(engine, seq)
+    engine.publish(seq)
+    engine.publish(seq)
+    other = engine.open(prompt(30), ROOT)
+    assert other.blocks == seq.blocks[:7]
+    # A copy computed at the same time stays private: the tree keeps what it has.
+    twin = engine.open(prompt(30), ROOT, reuse=False)
+    await compute(engine, twin)
+    engine.publish(twin)
+    assert not set(twin.blocks) & set(seq.blocks)
+    engine.check_integrity()
+    assert engine.flush() == 0, "what is in use cannot be dropped"
+    for one in (seq, other, twin):
+        engine.close(one)
+        engine.check_integrity()
+    assert engine.flush() == 7
+
+
 async def test_waste_is_less_than_one_block_per_sequence(small: LlamaModel) -> None:
     engine = make(small, 60, 16)
     seqs = [engine.open(prompt(length), ROOT, reuse=False) for length in (1, 15, 16, 17, 100)]
