@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from geokv.cli import check, clean, doctor, kernel, model, run, table
+from geokv.cli import check, clean, doctor, kernel, model, run, serve, table
 from geokv.errors import GeokvError
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app = typer.Typer(
 )
 app.command("doctor")(doctor.doctor)
 app.command("run")(run.run)
+app.command("serve")(serve.serve)
 app.command("table")(table.table)
 app.command("check")(check.check)
 app.command("clean")(clean.clean)
