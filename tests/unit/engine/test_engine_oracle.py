@@ -71,7 +71,7 @@ async def test_any_order_of_operations_agrees_with_brute_force(seed: int) -> Non
     live: list[Sequence] = []
     parked: list[Sequence] = []
     done = dict.fromkeys(("open", "step", "fork", "park", "resume", "close", "drop", "full"), 0)
-    weights = {"open": 6, "step": 20, "fork": 2, "park": 1, "resume": 1, "close": 5, "flush": 0.2}
+    weights = {"open": 6, "step": 20, "fork": 2, "park": 1, "resume": 1, "close": 5, "flush": 0.5}
 
     for _ in range(2500):
         what = rng.choices(list(weights), list(weights.values()))[0]
