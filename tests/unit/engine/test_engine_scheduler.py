@@ -84,7 +84,7 @@ def test_a_cached_prefix_needs_no_room(small: LlamaModel) -> None:
 
 def test_the_latest_is_preempted_and_waits_where_it_arrived(small: LlamaModel) -> None:
     engine, scheduler = make(small, blocks=10, watermark=0.0)
-    first, second = (waiting(engine, scheduler, number, 20) for number in range(2))
+    _, second = (waiting(engine, scheduler, number, 20) for number in range(2))
     scheduler.admit()
     assert ran(scheduler) == [(0, 20), (1, 20)]
     third = waiting(engine, scheduler, 2, 4)
