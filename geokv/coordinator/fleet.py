@@ -10,9 +10,11 @@ import ctypes
 import multiprocessing
 import os
 import signal
+import sys
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import httpx
@@ -132,7 +134,7 @@ class Fleet:
         process = self._context.Process(
             target=_site_main, args=(settings, netns), name=f"site-{settings.name}", daemon=True
         )
-        process.start()
+        _start(process)
         self.sites[settings.name] = SiteHandle(settings, process)
 
     def start_client(self, site: str, netns: str) -> None:
@@ -141,7 +143,7 @@ class Fleet:
         process = self._context.Process(
             target=_client_main, args=(netns, theirs), name=f"client-{site}", daemon=True
         )
-        process.start()
+        _start(process)
         theirs.close()
         self.clients[site] = ClientHandle(process, ours)
 
@@ -163,6 +165,20 @@ class Fleet:
                     raise RunError(f"site {name} was not ready after {_START_DEADLINE_S:g} s")
         for site in self.sites.values():
             site.get("/stats")
+
+
+def _start(process: ForkServerProcess) -> None:
+    """Start it without the module this program was started as.
+
+    multiprocessing would import that again in every process, with all it needs: seconds in
+    the VM. What they run is in this module.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        process.start()
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _last_words(site: SiteHandle) -> str:

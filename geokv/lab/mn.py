@@ -12,6 +12,7 @@ from typing import Any
 
 from geokv.errors import ConfigError
 from geokv.lab import wiring
+from geokv.lab.hosts import few_files
 from geokv.lab.netem import apply_netem
 from geokv.lab.netlink import Netlink
 from geokv.lab.plan import LabPlan, LinkPlan, compile_plan
@@ -29,6 +30,9 @@ BYTE_SCALE_VARIABLE = "GEOKV_BYTE_SCALE"
 
 class SiteNode(Host):  # type: ignore[misc]
     """A site: forwards, and has a route to every other site."""
+
+    def _popen(self, cmd: list[str], **params: Any) -> Any:
+        return super()._popen(few_files(cmd), **params)
 
     def config(self, plan: LabPlan | None = None, **params: Any) -> dict[str, Any]:
         """Mininet's own configuration, then TCP settings and least-km routes."""
@@ -75,6 +79,9 @@ class Fibre(Switch):  # type: ignore[misc]
     def __init__(self, name: str, link: LinkPlan, **params: Any) -> None:
         self.link_plan = link
         super().__init__(name, **params)
+
+    def _popen(self, cmd: list[str], **params: Any) -> Any:
+        return super()._popen(few_files(cmd), **params)
 
     def start(self, controllers: list[Any]) -> None:
         """Join the two ports and impair them; there is nothing for a controller to do."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import resource
 import subprocess
 import sys
 import termios
@@ -20,6 +21,7 @@ from geokv.paths import CHECKOUT, models_folder
 from geokv.vm.job import Job
 
 _RB_POWER_OFF = 0x4321FEDC
+_MOST_FILES = 65_536
 _NOT_STARTED = 127
 """As a shell says it."""
 
@@ -98,6 +100,18 @@ def _reap_until(pid: int) -> int:
             return 128 - code if code < 0 else code
 
 
+def _raise_file_limit() -> None:
+    """As many open files as a lab of hundreds of sites may need.
+
+    With the usual 1024 it ends at some 64 sites, and not always in those words: Python's
+    ``pty`` reports the first file too many as "out of pty devices".
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if os.getpid() == 1:
+        hard = max(hard, _MOST_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, _MOST_FILES)), hard))
+
+
 def _prepare_kernel() -> None:
     """Settings of the guest's first namespace that no later namespace can set."""
     # An out-of-memory kill would take one site and leave a run that looks slow.
@@ -107,8 +121,10 @@ def _prepare_kernel() -> None:
 def main() -> None:
     folder = Path(sys.argv[1])
     if os.getpid() != 1:
+        _raise_file_limit()
         sys.exit(run_job(folder))
     try:
+        _raise_file_limit()
         _prepare_kernel()
         run_job(folder)
     except BaseException:
