@@ -51,7 +51,7 @@ async def serve_site(settings: SiteSettings) -> None:
     control = _listen_unix(settings.control_socket)
     servers = [
         HttpServer(api, front, stalled_s=deadline_s),
-        HttpServer(build_control(worker, history), control),
+        HttpServer(build_control(worker, history, settings.tenants), control),
     ]
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
