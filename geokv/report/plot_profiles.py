@@ -16,7 +16,7 @@ from geokv.report.style import INK, METADATA, MUTED, RC, SHADE
 
 #: Colours and shapes both tell sources apart; the colours also in grey and to the colour-blind.
 _LOOKS = (("#2459b5", "o"), ("#e2902a", "^"), ("#2a7f62", "s"), ("#8e6bb8", "D"))
-_MOST_POINTS = 300
+_MOST_POINTS = 150
 _RATIOS = (0.4, 1.6)
 _DPI = 160
 
@@ -87,7 +87,7 @@ def _panel(axes: Any, clouds: Sequence[Cloud], looks: dict[str, Any], band: floa
     axes.set_xscale("log")
     axes.set_ylim(*_RATIOS)
     axes.yaxis.set_major_locator(MultipleLocator(0.25))
-    axes.xaxis.set_major_locator(LogLocator(numticks=7))
+    axes.xaxis.set_major_locator(LogLocator(numticks=5))
     axes.xaxis.set_major_formatter(FuncFormatter(_time))
     axes.xaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
 

@@ -9,9 +9,8 @@ file: they are composed when asked for.
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -19,40 +18,58 @@ from geokv.config import Strict
 from geokv.engine.fit.build import fit_kernels, fit_pair, fitted_pairs
 from geokv.engine.fit.compare import compare
 from geokv.engine.fit.measured import Measurements
+from geokv.engine.fit.rows import Row
 from geokv.engine.fit.sources import Sources
-from geokv.engine.profile_parts import profile_name
+from geokv.engine.profile_cost import GpuProfile
+from geokv.engine.profile_parts import Kernels, profile_name
 from geokv.errors import GeokvError
 
 _HEADER = "# Made by: python -m geokv.engine.fit PATH_TO_gpu_profiles\n"
 
 
-def write(files: Measurements, into: Path) -> list[Path]:
+def write(files: Measurements, sources: Sources, into: Path) -> list[Path]:
     """Fit and write everything; returns the files.
 
     Raises:
         ConfigError: a measured file is missing.
     """
-    sources = Sources.read(files)
     kernels = fit_kernels(sources)
-    written = [_write(into / "kernels" / f"{name}.yaml", one) for name, one in kernels.items()]
     profiles = {
         profile_name(*pair): fit_pair(sources, kernels[pair[-1]], *pair)
         for pair in fitted_pairs(sources)
     }
-    errors: dict[str, dict[str, Any]] = defaultdict(dict)
-    for row in compare(files, sources, kernels, profiles.__getitem__):
-        for name, profile in profiles.items():
-            # A device's attention kernels serve all its profiles, whosever heads were measured;
-            # an end-to-end stack has a decode kernel of its own.
-            of_device = row.what.startswith("attention") and name.endswith(f"@{row.device}")
-            shared = kernels[row.device].decode_attention == profile.decode_attention
-            own = row.phase == "decode" and not shared
-            if row.profile == name or (of_device and not own):
-                errors[name][f"{row.phase}: {row.what} ({row.source})"] = row.error
+    rows = compare(files, sources, kernels, profiles.__getitem__)
+    written = []
+    for device, one in kernels.items():
+        own = {_said(row): row.error for row in rows if _of_kernels(row, device)}
+        whole = one.model_copy(update={"error": {**one.error, **own}})
+        written.append(_write(into / "kernels" / f"{device}.yaml", whole))
     for name, profile in profiles.items():
-        whole = profile.model_copy(update={"fit_error": errors[name]})
-        written.append(_write(into / "fitted" / f"{name}.yaml", whole))
+        errors = {_said(row): row.error for row in rows if _is_about(row, profile, kernels)}
+        whole_profile = profile.model_copy(update={"fit_error": errors})
+        written.append(_write(into / "fitted" / f"{name}.yaml", whole_profile))
     return written
+
+
+def _said(row: Row) -> str:
+    return f"{row.phase}: {row.what} ({row.source})"
+
+
+def _of_kernels(row: Row, device: str) -> bool:
+    return row.device == device and row.what.split(", ")[-1].startswith("attention")
+
+
+def _is_about(row: Row, profile: GpuProfile, kernels: Mapping[str, Kernels]) -> bool:
+    """Whether ``row`` says how good ``profile`` is.
+
+    A device's attention kernels serve all its profiles, whosever heads were measured; an
+    end-to-end stack has a decode kernel of its own.
+    """
+    if row.profile == profile.name:
+        return True
+    of_device = row.what.startswith("attention") and profile.name.endswith(f"@{row.device}")
+    shared = kernels[row.device].decode_attention == profile.decode_attention
+    return of_device and (shared or row.phase != "decode")
 
 
 def _write(path: Path, data: Strict) -> Path:
@@ -71,9 +88,8 @@ def main(arguments: list[str]) -> int:
         return 2
     own = Path(__file__).parents[1] / "profiles"
     try:
-        written = write(
-            Measurements(Path(arguments[0])), Path(arguments[1]) if arguments[1:] else own
-        )
+        files = Measurements(Path(arguments[0]))
+        written = write(files, Sources.read(files), Path(arguments[1]) if arguments[1:] else own)
     except GeokvError as error:
         print(error, file=sys.stderr)
         return error.exit_code

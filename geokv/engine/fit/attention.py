@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -36,18 +37,15 @@ class Form:
 
     def features(self, walks: Sequence[Sequence[int]], blocks_each: Sequence[int]) -> Array:
         """``[launches, coefficients]``: what each coefficient adds to each launch."""
-        unit = self._unit()
-        blocks, waves = [], np.zeros((len(walks), len(self.wave_knots)))
-        for row, (launch, each) in enumerate(zip(walks, blocks_each, strict=True)):
-            count, longest = unit.waves(launch, each)
-            blocks.append(count)
-            at = np.arange(1, len(longest) + 1)
-            for column in range(len(self.wave_knots)):
-                hat = np.zeros(len(self.wave_knots))
-                hat[column] = 1.0
-                waves[row, column] = np.interp(at, self.wave_knots, hat) @ np.array(longest)
-        return np.hstack([rising(self.block_knots, np.array(blocks, dtype=np.float64)), waves])
+        unit, knots = self._unit, len(self.wave_knots)
+        found = [unit.waves(launch, each) for launch, each in zip(walks, blocks_each, strict=True)]
+        most = np.arange(1, 1 + max(len(longest) for _, longest in found))
+        hats = np.array([np.interp(most, self.wave_knots, row) for row in np.eye(knots)])
+        waves = np.array([hats[:, : len(longest)] @ longest for _, longest in found])
+        blocks = np.array([count for count, _ in found], dtype=np.float64)
+        return np.hstack([rising(self.block_knots, blocks), waves])
 
+    @cached_property
     def _unit(self) -> Attention:
         return Attention(
             side_by_side=self.side_by_side,
@@ -59,7 +57,7 @@ class Form:
 
     def walks(self, launch: Launch) -> list[int]:
         """Context of each tile and decode of a launch."""
-        tiles = self._unit().tiles(*launch.prefill) if launch.prefill else []
+        tiles = self._unit.tiles(*launch.prefill) if launch.prefill else []
         return [*tiles, *launch.decode]
 
 

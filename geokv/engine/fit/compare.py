@@ -329,6 +329,6 @@ def _outside(sources: Sources, kernels: Mapping[str, Kernels], load: Loader) -> 
     extra = 2 * large.layers * np.interp(size, reduce.tokens, reduce.seconds)
     for phase, chosen in (("prefill", dense.tokens > 256), ("decode", dense.tokens <= 256)):
         again = [profile.layers_s(int(n)) for n in dense.tokens[chosen]]
-        where = (H100, phase, V0, f"{_said(L70, 4)}, layers (unfused norms)", name)
+        where = (H100, phase, V0, f"{_said(L70, 4)}, unfused layers", name)
         rows.append(row(where, again, (dense.seconds + extra)[chosen], counts=False))
     return rows

@@ -52,7 +52,7 @@ class Shaped:
     ways: int
     dense: Dense
 
-    def thinned(self, most: int = 64) -> Shaped:
+    def thinned(self, most: int = 32) -> Shaped:
         """Evenly fewer points: three constants need no more."""
         step = max(1, len(self.dense.tokens) // most)
         thin = Dense(self.dense.tokens[::step], self.dense.seconds[::step])

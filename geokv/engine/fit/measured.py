@@ -21,7 +21,7 @@ from geokv.engine.fit.solve import Array
 from geokv.errors import ConfigError
 
 V0 = "LLMServingSim v0"
-VLLM = "LLMServingSim (vLLM 0.19)"
+VLLM = "LLMServingSim vLLM 0.19"
 VIDUR = "Vidur"
 SPLITWISE = "Splitwise"
 

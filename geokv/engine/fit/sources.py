@@ -10,7 +10,7 @@ from geokv.engine.fit.measured import Dense, Launch, Measurements, Pass
 from geokv.engine.fit.solve import Array
 from geokv.engine.profile_parts import Device, ModelShape, part
 
-H100, A100, RTX = "h100-sxm", "a100-80g", "rtxpro6000"
+H100, A100, RTX = MEASURED_DEVICES = ("h100-sxm", "a100-80g", "rtxpro6000")
 L8, L70, OLD70, BLOOM, Q32 = (
     "llama-3.1-8b",
     "llama-3.1-70b",

@@ -14,8 +14,8 @@ from geokv.engine.profile import (
     Curve,
     FitError,
     GpuProfile,
-    WaveCost,
     Watts,
+    WaveCost,
     known_profiles,
     load_profile,
 )
