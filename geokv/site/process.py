@@ -44,7 +44,14 @@ async def serve_site(settings: SiteSettings) -> None:
     history = HistoryFile(Path(settings.history_path))
     worker = build_worker(settings, history)
     deadline_s = settings.request_deadline_s
-    api = build_api(settings.name, settings.model, worker, settings.tenants, deadline_s)
+    api = build_api(
+        settings.name,
+        settings.model,
+        worker,
+        settings.tenants,
+        deadline_s,
+        settings.operator_keys,
+    )
     front = listen(settings.host, settings.api_port, f"site {settings.name}'s API")
     peers = {name: (peer.host, peer.port) for name, peer in settings.peers.items()}
     await worker.cache.start(settings.host, settings.kv_port, peers)
