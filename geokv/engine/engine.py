@@ -10,11 +10,11 @@ from collections.abc import Sequence as Seq
 import torch
 
 from geokv.engine.compute import Compute, StepLoad
-from geokv.engine.model import Span
 from geokv.engine.prefix import OnEvict
 from geokv.engine.protocol import Model
 from geokv.engine.sequence import Slice
 from geokv.engine.sequences import Sequences
+from geokv.engine.span import Span
 from geokv.errors import EngineError
 
 
