@@ -26,6 +26,9 @@ RTT_MS = 1.0
 # in the VM, and then waits for itself. Its worker processes read this file too.
 MORE_PROCESSORS = "import os\n\nos.cpu_count = lambda: 8\n"
 
+# User-Mode Linux panics when a process forks that has an io_uring's memory (libuv's) mapped.
+QUIET = {"UV_USE_IO_URING": "0", "HF_HUB_OFFLINE": "1"}
+
 
 def find_guidellm():
     beside = Path(sys.executable).with_name("guidellm")
@@ -57,7 +60,7 @@ def run_guidellm(command, url, key, netns, folder):
         *("--output", f"kind=json,path={folder / 'report.json'}"),
         "--disable-console-interactive",
     ]
-    environment = {**os.environ, "PYTHONPATH": str(folder), "HF_HUB_OFFLINE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(folder), **QUIET}
     with in_netns(netns):
         done = subprocess.run(
             [command, "run", *arguments],

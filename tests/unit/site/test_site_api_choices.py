@@ -271,9 +271,9 @@ def test_full_queue_is_429_with_when_to_come_back(room: SiteRoom) -> None:
 
 
 def test_client_may_give_a_request_less_time_and_not_more(room: SiteRoom) -> None:
-    site = room.start(room.settings("a", compute="charged", request_deadline_s=0.6))
+    site = room.start(room.settings("a", compute="charged", threaded=True, request_deadline_s=1.5))
     body = {"model": MODEL, "prompt": "x", "max_tokens": 1000, "ignore_eos": True}
-    for given, least, most in (("0.2", 0.15, 0.55), ("3600", 0.55, 3.0)):
+    for given, least, most in (("0.2", 0.2, 1.4), ("3600", 1.5, 8.0)):
         started = time.monotonic()
         answer = httpx.post(
             f"{site.url}/v1/completions",
@@ -283,4 +283,4 @@ def test_client_may_give_a_request_less_time_and_not_more(room: SiteRoom) -> Non
             timeout=20,
         )
         assert answer.status_code == 504
-        assert least < time.monotonic() - started < most
+        assert least <= time.monotonic() - started < most
