@@ -26,8 +26,9 @@ RTT_MS = 1.0
 # in the VM, and then waits for itself. Its worker processes read this file too.
 MORE_PROCESSORS = "import os\n\nos.cpu_count = lambda: 8\n"
 
-# User-Mode Linux panics when a process forks that has an io_uring's memory (libuv's) mapped.
-QUIET = {"UV_USE_IO_URING": "0", "HF_HUB_OFFLINE": "1"}
+# uvloop keeps an io_uring, and User-Mode Linux panics when a process forks that has one's
+# memory mapped. guidellm does without where it is not installed.
+NO_UVLOOP = 'raise ImportError("not in this kernel")\n'
 
 
 def find_guidellm():
@@ -51,6 +52,7 @@ def run_guidellm(command, url, key, netns, folder):
     rows = [{"prompt": text, "output_tokens_count": 4} for text in prompts()]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "sitecustomize.py").write_text(MORE_PROCESSORS)
+    (folder / "uvloop.py").write_text(NO_UVLOOP)
     backend = f"kind=openai_http,target={url},api_key={key},request_format=/v1/completions"
     arguments = [
         *("--backend", backend),
@@ -60,7 +62,7 @@ def run_guidellm(command, url, key, netns, folder):
         *("--output", f"kind=json,path={folder / 'report.json'}"),
         "--disable-console-interactive",
     ]
-    environment = {**os.environ, "PYTHONPATH": str(folder), **QUIET}
+    environment = {**os.environ, "PYTHONPATH": str(folder), "HF_HUB_OFFLINE": "1"}
     with in_netns(netns):
         done = subprocess.run(
             [command, "run", *arguments],
