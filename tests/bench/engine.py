@@ -1,6 +1,6 @@
 """The engine against transformers, against its own bookkeeping and against the best hit rate.
 
-    python tests/bench/engine.py [speed] [overhead] [hits]
+    python tests/bench/engine.py [float32] [bfloat16] [overhead] [hits]
 
 Everything is a ratio within this run: same weights, same prompts, one thread, ours and
 theirs in turn. Exit status 1 when a bar is missed; on a machine that is busy with other
@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from functools import partial
 
 import torch
 from engine_hits import measure_hits
@@ -20,7 +21,12 @@ from engine_speed import measure_speed
 from rich.console import Console
 from rich.table import Table
 
-PARTS = {"speed": measure_speed, "overhead": measure_overhead, "hits": measure_hits}
+PARTS = {
+    "float32": partial(measure_speed, torch.float32),
+    "bfloat16": partial(measure_speed, torch.bfloat16),
+    "overhead": measure_overhead,
+    "hits": measure_hits,
+}
 
 
 def main(wanted: list[str]) -> int:

@@ -46,8 +46,8 @@ SHAPE = ModelConfig(
 PREFILL_TOKENS = (512, 2048)
 CONCURRENT = 8
 CONTEXT_TOKENS = 256
-ANSWER_TOKENS = 24
-ROUNDS = 3
+ANSWER_TOKENS = 16
+ROUNDS = 2
 PREFILL_BAR = 0.9
 DECODE_BAR = 2.5
 
@@ -59,11 +59,10 @@ def make_model(dtype: torch.dtype) -> LlamaModel:
     return LlamaModel(SHAPE, tied, apart.fingerprint)
 
 
-def measure_speed() -> Iterator[Line]:
-    """Prefill and decode in float32 and bfloat16."""
-    for dtype in (torch.float32, torch.bfloat16):
-        model = make_model(dtype)
-        yield from asyncio.run(_compare(model, _transformers(model)))
+def measure_speed(dtype: torch.dtype) -> Iterator[Line]:
+    """Prefill and decode."""
+    model = make_model(dtype)
+    yield from asyncio.run(_compare(model, _transformers(model)))
 
 
 async def _compare(model: LlamaModel, theirs: Any) -> list[Line]:
@@ -180,8 +179,8 @@ def _transformers(model: LlamaModel) -> Any:
         wanted = theirs(torch.tensor([text])).logits[0, -1].float()
     pool = model.new_pool(1)
     ours = model.forward([Span(text, 0, [0])], pool)[0]
-    tolerance = 1e-3 if model.dtype == torch.float32 else 1.0
-    if (ours - wanted).abs().max() > tolerance:
+    tolerance = 1e-4 if model.dtype == torch.float32 else 0.1
+    if (ours - wanted).abs().max() > tolerance * wanted.abs().max():
         raise SystemExit("transformers computes something else: the comparison would be void")
     return theirs
 
