@@ -240,7 +240,7 @@ def test_tokenize_and_back(http: httpx.Client) -> None:
 
 def test_full_queue_is_429_with_when_to_come_back(room: SiteRoom) -> None:
     site = room.start(room.settings("a", max_running=1, max_waiting=1))
-    body = {"model": MODEL, "prompt": prompt(40), "max_tokens": 200, "ignore_eos": True}
+    body = {"model": MODEL, "prompt": prompt(40), "max_tokens": 120, "ignore_eos": True}
 
     def ask() -> httpx.Response:
         return httpx.post(
