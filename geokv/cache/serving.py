@@ -40,6 +40,9 @@ class TierSource:
         self._on_absent = on_absent
         self._filler = group_filler(layout)
 
+    async def reach(self, key: bytes, tenant: str) -> None:
+        return None
+
     def open(self, key: bytes, tenant: str, peer: str) -> Served | str:
         entry = self._tier.get(key)
         if entry is None:

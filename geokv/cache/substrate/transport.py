@@ -62,6 +62,13 @@ class Served:
 class ChunkSource(Protocol):
     """The serving side's view of a site's cache."""
 
+    async def reach(self, key: bytes, tenant: str) -> None:
+        """Bring what lies in a slower tier to where ``open`` finds it.
+
+        Returns at once for what is there already or nowhere, and in any case within
+        the lease an answer has.
+        """
+
     def open(self, key: bytes, tenant: str, peer: str) -> Served | str:
         """Pin a chunk for ``peer``, or the cause why not (``absent``, ``foreign``)."""
 

@@ -151,6 +151,7 @@ class KvServer:
     # -- answers ---------------------------------------------------------------
 
     async def _chunk(self, channel: Channel, session: Session, get: wire.Get) -> None:
+        await self._source.reach(get.key, get.tenant)
         served = self._source.open(get.key, get.tenant, session.peer)
         if isinstance(served, str):
             miss = wire.encode(wire.Miss(get.id, served))
