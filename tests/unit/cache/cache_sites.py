@@ -22,6 +22,7 @@ from geokv.cache import (
     chunk_refs,
     root_key,
 )
+from geokv.cache.substrate.tcp.keyring import Keyring
 from geokv.clock import now_ns
 from geokv.units import NS_PER_S
 
@@ -112,7 +113,7 @@ class World:
         *,
         chunks: int = 64,
         directory: Directory | None = None,
-        secret: bytes = SECRET,
+        secret: bytes | Keyring = SECRET,
         port: int = 0,
         peers: dict[str, tuple[str, int]] | None = None,
         transport: dict[str, Any] | None = None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -231,4 +232,24 @@ class Channel:
 
 
 def _lost(error: OSError) -> FetchError:
+    if isinstance(error, ssl.SSLError):
+        return tls_error(error)
     return FetchError("unreachable", f"the connection was lost ({error.strerror or error})")
+
+
+def tls_refused(error: ssl.SSLError) -> FetchError:
+    reason = (error.reason or str(error)).lower().replace("_", " ")
+    return FetchError(
+        "unauthorised",
+        f"TLS: {reason}",
+        "deal the keys and certificates of all sites from one secret",
+    )
+
+
+def tls_error(error: ssl.SSLError) -> FetchError:
+    """What a TLS error after the handshake means for the connection."""
+    reason = (error.reason or str(error)).lower().replace("_", " ")
+    if "alert" in reason and ("certificate" in reason or "unknown ca" in reason):
+        return tls_refused(error)
+    cause = "corrupt" if "alert" not in reason else "unreachable"
+    return FetchError(cause, f"TLS: {reason}")

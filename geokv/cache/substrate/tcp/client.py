@@ -18,7 +18,6 @@ import xxhash
 
 from geokv.cache import record
 from geokv.cache.filler import group_filler
-from geokv.cache.layout import ChunkLayout
 from geokv.cache.substrate.tcp import wire
 from geokv.cache.substrate.tcp.channel import Channel, Segment
 from geokv.cache.substrate.tcp.handshake import Identity, Session, greet, receive_frame
@@ -45,13 +44,15 @@ class Stream:
 
     Args:
         on_change: called when an answer is complete or the stream has ended.
+
+    Attributes:
+        layout: how the peer's chunks lie.
     """
 
     def __init__(
         self,
         channel: Channel,
         session: Session,
-        layout: ChunkLayout,
         stripe: int,
         on_change: Callable[[Stream], None],
     ) -> None:
@@ -62,7 +63,7 @@ class Stream:
         self.silent = True
         self._channel = channel
         self._codec = session.codec
-        self._layout = layout
+        self.layout = session.layout
         self._on_change = on_change
         self._pending: deque[_Pending] = deque()
         self._next_id = 1
@@ -85,6 +86,14 @@ class Stream:
         transfer.state = "active"
         transfer.stripe = self.stripe
         transfer.requested_ns = now_ns()
+        if len(transfer.into) != self.layout.real_bytes:
+            # The peer came back with another layout than the one this was made for.
+            transfer.state = "error"
+            if not transfer.done.done():
+                transfer.done.set_exception(
+                    FetchError("mismatch", f"the chunks of {self.peer} have another size now")
+                )
+            return
         pending = self._post(transfer.deadline_ns, transfer.done, transfer)
         message = wire.Get(pending.id, transfer.ref.key, transfer.ref.tenant)
         self._write(wire.Kind.GET, message)
@@ -192,14 +201,14 @@ class Stream:
         """The verified header, or the error that this transfer ends with."""
         transfer.first_byte_ns = now_ns()
         header = record.parse(packed)
-        cause = record.verify(header, transfer.ref, self._layout, self.incarnation)
+        cause = record.verify(header, transfer.ref, self.layout, self.incarnation)
         if cause is not None:
             # Its length cannot be trusted either, so the connection ends with it.
             raise FetchError(cause, f"{self.peer} sent a chunk that was not asked for ({cause})")
-        hashers = [xxhash.xxh3_128() for _ in self._layout.group_bytes]
+        hashers = [xxhash.xxh3_128() for _ in self.layout.group_bytes]
         segments = []
         for hasher, piece, fill in zip(
-            hashers, self._layout.group_slices, group_filler(self._layout), strict=True
+            hashers, self.layout.group_slices, group_filler(self.layout), strict=True
         ):
             real = transfer.into[piece]
             segments.append(Segment(len(real), real, hasher.update))
@@ -283,7 +292,7 @@ async def open_stream(
         async with asyncio.timeout_at(deadline_ns / NS_PER_S):
             await asyncio.get_running_loop().sock_connect(sock, (host, port))
             channel, session = await _greet(sock, me, expected)
-        return Stream(channel, session, me.layout, stripe, on_change)
+        return Stream(channel, session, stripe, on_change)
     except TimeoutError:
         sock.close()
         raise FetchError("timeout", f"{expected} at {host}:{port} did not answer in time") from None

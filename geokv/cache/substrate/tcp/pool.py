@@ -51,6 +51,7 @@ class Peer:
         self.address = address
         self.causes: Counter[str] = Counter()
         self.incarnation = 0
+        self.layout = me.layout
         self._me = me
         self._options = options
         self._in_flight = in_flight
@@ -110,6 +111,7 @@ class Peer:
             await stream.close()
             raise FetchError("unreachable", "this site is closing")
         self.incarnation = stream.incarnation
+        self.layout = stream.layout
         self._streams[stripe] = stream
 
     def _good(self) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from geokv.cache.keys import ChunkRef
 from geokv.cache.layout import ChunkLayout
-from geokv.cache.substrate.tcp.handshake import Identity
+from geokv.cache.substrate.tcp.handshake import Identity, Mixed, Security
+from geokv.cache.substrate.tcp.keyring import Keyring, SecretRing
 from geokv.cache.substrate.tcp.pool import Peer
 from geokv.cache.substrate.tcp.server import KvServer
 from geokv.cache.substrate.tcp.sockets import SocketOptions
@@ -22,14 +23,18 @@ class TcpTransport:
 
     Args:
         site: name of this site, as its peers know it.
-        layout: must be equal on all sites; refused at the handshake if not.
-        secret: the deployment's, at least 16 bytes.
+        layout: how this site's chunks lie.
+        keys: dealt by the operator (``keyring.deal``), or the deployment's secret
+            itself, at least 16 bytes, where one hand holds all sites.
         streams: data connections per peer (stripes).
         in_flight: requests out at once on each stripe; 1 is one round trip a chunk.
         options: of every socket, both sides.
         incarnation: default is the clock, which grows from life to life.
         nonce: source of unpredictable bytes for handshakes.
         limits: ``KvServer``'s keyword limits.
+        security: ``mac`` or ``tls``; equal on all sites.
+        mixed: whether peers with another layout are refused or, where that can be done,
+            converted (``convert``).
 
     Raises:
         ConfigError: a number or the secret is impossible.
@@ -39,7 +44,7 @@ class TcpTransport:
         self,
         site: str,
         layout: ChunkLayout,
-        secret: bytes,
+        keys: Keyring | bytes,
         *,
         streams: int = 4,
         in_flight: int = 4,
@@ -47,13 +52,15 @@ class TcpTransport:
         incarnation: int | None = None,
         nonce: Callable[[int], bytes] = secrets.token_bytes,
         limits: Mapping[str, Any] | None = None,
+        security: Security = "mac",
+        mixed: Mixed = "refuse",
     ) -> None:
         for name, value in (("streams", streams), ("in_flight", in_flight)):
             if value < 1:
                 raise ConfigError(f"substrate.{name}: must be ≥ 1, got {value}")
-        self._me = Identity(
-            site, now_ns() if incarnation is None else incarnation, layout, secret, nonce
-        )
+        ring = keys if isinstance(keys, Keyring) else SecretRing(site, keys)
+        life = now_ns() if incarnation is None else incarnation
+        self._me = Identity(site, life, layout, ring, nonce, security, mixed)
         self._streams = streams
         self._in_flight = in_flight
         self._options = options or SocketOptions()
@@ -112,6 +119,11 @@ class TcpTransport:
     async def call(self, site: str, method: str, body: bytes, deadline_ns: int) -> bytes:
         return await self._peer(site).call(method, body, deadline_ns)
 
+    def layout(self, site: str) -> ChunkLayout:
+        """How the chunks of ``site`` lie, as it said last; ours before it said anything."""
+        peer = self._peers.get(site)
+        return self._me.layout if peer is None else peer.layout
+
     def up(self, site: str) -> bool:
         peer = self._peers.get(site)
         return peer is not None and peer.up
@@ -120,6 +132,7 @@ class TcpTransport:
         """``server`` and ``peers``, as their own ``stats`` say; and the settings."""
         return {
             "incarnation": self.incarnation,
+            "security": self._me.security,
             "streams": self._streams,
             "in_flight": self._in_flight,
             "server": self._server.stats() if self._server else {},

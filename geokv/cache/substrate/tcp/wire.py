@@ -4,7 +4,8 @@
 
     type u8 | version u8 | reserved u16 | body length u32 | sequence u64 | CRC-32 u32
     body
-    MAC 16 (BLAKE2b keyed over header and body; absent before the session has keys)
+    MAC 16 (BLAKE2b keyed over header and body; absent before the session has keys,
+            and where TLS guards all of it)
 
 Chunk payload follows a CHUNK frame raw; its checksums are inside the MACed body. The
 CRC covers the 16 bytes before it: a length that a flipped bit made huge is found
@@ -26,7 +27,7 @@ from geokv.errors import RecordError
 
 Message = TypeVar("Message", bound=msgspec.Struct)
 
-VERSION = 1
+VERSION = 2
 MAC_BYTES = 16
 MAX_BODY_BYTES = 1024 * 1024
 MAX_HANDSHAKE_BYTES = 16 * 1024
@@ -39,7 +40,7 @@ class Kind(IntEnum):
 
     HELLO = 1
     CHALLENGE = 2
-    PROOF = 3
+    JOIN = 3
     READY = 4
     REFUSED = 5
     GET = 16
@@ -49,6 +50,9 @@ class Kind(IntEnum):
     FILL = 20
     CALL = 21
     REPLY = 22
+
+
+_OPEN = (Kind.HELLO, Kind.CHALLENGE)
 
 
 class Get(msgspec.Struct, frozen=True, array_like=True):
@@ -129,11 +133,14 @@ class FrameCodec:
     """Sequence numbers and MACs of both directions of one connection.
 
     Args:
-        keys: (to send with, to receive with), or ``None`` before the handshake's end.
+        keys: (to send with, to receive with); ``None`` before the two ends have proved
+            their names, and where TLS guards the frames.
+        proved: they have.
     """
 
-    def __init__(self, keys: tuple[bytes, bytes] | None = None) -> None:
+    def __init__(self, keys: tuple[bytes, bytes] | None = None, *, proved: bool = False) -> None:
         self._send_key, self._receive_key = keys or (b"", b"")
+        self._proved = proved or keys is not None
         self._sent = 0
         self._received = 0
 
@@ -166,17 +173,17 @@ class FrameCodec:
             raise RecordError("a frame header is damaged")
         if version != VERSION or reserved:
             raise RecordError(f"frame version {version}, this code speaks {VERSION}")
-        limit = MAX_BODY_BYTES if self._receive_key else MAX_HANDSHAKE_BYTES
-        if length > limit:
-            raise RecordError(f"a frame of {length} bytes, more than {limit}")
         if sequence != self._received:
             raise RecordError(f"frame {sequence} came where {self._received} must")
         try:
             known = Kind(kind)
         except ValueError:
             raise RecordError(f"unknown frame kind {kind}") from None
-        if (known < Kind.GET) != (not self._receive_key):
+        if (known in _OPEN) == self._proved:
             raise RecordError(f"a {known.name} frame at the wrong time")
+        limit = MAX_BODY_BYTES if known >= Kind.GET else MAX_HANDSHAKE_BYTES
+        if length > limit:
+            raise RecordError(f"a frame of {length} bytes, more than {limit}")
         self._received += 1
         return known, length
 
