@@ -37,6 +37,8 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
+        self.answers = bytearray()
+        self._keeping = False
         self._recorded: list[bytes] | None = None
         self._to_server: list[asyncio.StreamWriter] = []
 
@@ -52,6 +54,10 @@ class Proxy:
     def record_into(self, recorded: list[bytes]) -> None:
         """Keep what clients send from now on, one item per connection in order."""
         self._recorded = recorded
+
+    def keep_answers(self) -> None:
+        """Keep what servers send from now on, in ``answers``."""
+        self._keeping = True
 
     def inject(self, connection: int, data: bytes) -> None:
         """Send bytes to the server in the name of the client of that connection."""
@@ -99,6 +105,8 @@ class Proxy:
             while data := await source.read(16384):
                 if damaged:
                     data = await self._damage(data)
+                    if self._keeping:
+                        self.answers += data
                 elif self._recorded is not None:
                     self._recorded[connection] += data
                 self.forwarded_bytes += len(data)
