@@ -14,6 +14,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from geokv.errors import FetchError
 
@@ -50,8 +51,12 @@ class Segment:
 class Channel:
     """Owns ``sock``, which must be connected and non-blocking.
 
-    One reader and one writer at a time. After ``close`` every call fails with the
-    ``FetchError`` it was given.
+    One reader at a time. After ``close`` every call fails with the ``FetchError`` it
+    was given.
+
+    Attributes:
+        on_end: told once why the connection ended.
+        written_bytes, sent_bytes: given to ``write``; taken from there by the kernel.
     """
 
     def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
@@ -64,9 +69,12 @@ class Channel:
         self._read: asyncio.Future[None] | None = None
         self._watching = False
         self._out: deque[memoryview] = deque()
+        self._marks: deque[tuple[int, Callable[[], None]]] = deque()
         self._drained: asyncio.Future[None] | None = None
         self._writing = False
+        self.on_end: Callable[[FetchError], None] | None = None
         self.received_bytes = 0
+        self.written_bytes = 0
         self.sent_bytes = 0
 
     @property
@@ -92,8 +100,7 @@ class Channel:
         try:
             self._fill()  # most often it is here already
             if not self._watching and not self._read.done():
-                self._watching = True
-                self._loop.add_reader(self._fd, self._on_readable)
+                self.watch(self._read_on)
             await self._read
         finally:
             self._read = None
@@ -105,11 +112,10 @@ class Channel:
         await self.receive([Segment(length, memoryview(data))])
         return bytes(data)
 
-    def _on_readable(self) -> None:
+    def _read_on(self) -> None:
         if self._read is None or self._read.done():
             # Nobody wants more now; a level-triggered reader would spin.
-            self._loop.remove_reader(self._fd)
-            self._watching = False
+            self.unwatch()
             return
         self._fill()
 
@@ -121,17 +127,9 @@ class Channel:
                 view = scratch()[:want]
             else:
                 view = segment.into[self._at : segment.length]
-            try:
-                got = self.sock.recv_into(view)
-            except (BlockingIOError, InterruptedError):
-                return
-            except OSError as error:
-                self.close(_lost(error))
-                return
+            got = self.receive_some(view)
             if not got:
-                self.close(FetchError("unreachable", "the peer closed the connection"))
                 return
-            self.received_bytes += got
             self._at += got
             if segment.on_bytes is not None:
                 segment.on_bytes(view[:got])
@@ -143,18 +141,57 @@ class Channel:
         if self._read is not None and not self._read.done():
             self._read.set_result(None)
 
+    def receive_some(self, view: memoryview) -> int:
+        """What the kernel has now, at most ``len(view)`` bytes; 0 if it has nothing or
+        the connection has ended."""
+        try:
+            got = self.sock.recv_into(view)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            self.close(_lost(error))
+            return 0
+        if not got:
+            self.close(FetchError("unreachable", "the peer closed the connection"))
+        self.received_bytes += got
+        return got
+
+    def watch(self, on_readable: Callable[[], None]) -> None:
+        """Call ``on_readable`` whenever there is something for ``receive_some``; it must
+        take all of it or ``unwatch``. Ends the use of ``receive``."""
+        if not self.closed:
+            self._watching = True
+            self._loop.add_reader(self._fd, on_readable)
+
+    def unwatch(self) -> None:
+        """Stop calling; what comes waits in the kernel."""
+        if self._watching:
+            self._watching = False
+            self._loop.remove_reader(self._fd)
+
     # -- sending ---------------------------------------------------------------
 
-    def write(self, pieces: Sequence[memoryview | bytes]) -> None:
+    def write(
+        self, pieces: Sequence[memoryview | bytes], on_sent: Callable[[], None] | None = None
+    ) -> None:
         """Queue ``pieces`` and send what the kernel takes at once.
 
-        The memory must stay unchanged until ``drain`` returns or the channel is closed.
+        Args:
+            on_sent: called when the last of them is in the kernel's hands, possibly
+                before this returns; never, if the connection ends first.
+
+        The memory must stay unchanged until then or until the channel is closed.
 
         Raises:
             FetchError: the connection has ended.
         """
         self._check()
-        self._out.extend(memoryview(piece) for piece in pieces if len(piece))
+        for piece in pieces:
+            if len(piece):
+                self._out.append(memoryview(piece))
+                self.written_bytes += len(piece)
+        if on_sent is not None:
+            self._marks.append((self.written_bytes, on_sent))
         if not self._writing:
             self._send()
         self._check()
@@ -176,7 +213,7 @@ class Channel:
 
     def _send(self) -> None:
         while self._out:
-            pieces = [self._out[i] for i in range(min(len(self._out), _MOST_PIECES))]
+            pieces = list(islice(self._out, _MOST_PIECES))
             asked = sum(map(len, pieces))
             try:
                 sent = self.sock.sendmsg(pieces)
@@ -191,11 +228,14 @@ class Channel:
                 if not self._writing:
                     self._writing = True
                     self._loop.add_writer(self._fd, self._send)
-                return
-        if self._writing:
-            self._writing = False
-            self._loop.remove_writer(self._fd)
-        if self._drained is not None and not self._drained.done():
+                break
+        else:
+            if self._writing:
+                self._writing = False
+                self._loop.remove_writer(self._fd)
+        while self._marks and self._marks[0][0] <= self.sent_bytes:
+            self._marks.popleft()[1]()
+        if not self._out and self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
     def _forget(self, sent: int) -> None:
@@ -214,17 +254,18 @@ class Channel:
         if self._error is not None:
             return
         self._error = error
-        if self._watching:
-            self._loop.remove_reader(self._fd)
-            self._watching = False
+        self.unwatch()
         if self._writing:
             self._loop.remove_writer(self._fd)
             self._writing = False
         self._out.clear()
+        self._marks.clear()
         self.sock.close()
         for waiter in (self._read, self._drained):
             if waiter is not None and not waiter.done():
                 waiter.set_exception(error)
+        if self.on_end is not None:
+            self.on_end(error)
 
     def _check(self) -> None:
         if self._error is not None:
