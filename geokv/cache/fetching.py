@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from geokv.cache.history import History
 from geokv.cache.keys import ChunkRef
 from geokv.cache.layout import ChunkLayout
-from geokv.cache.locality import DramTier, Entry
+from geokv.cache.locality import DramTier, Entry, Slot
+from geokv.cache.mixed import MixedReader
 from geokv.cache.plan import LOCAL, Outcome, Plan
-from geokv.cache.record import verify
+from geokv.cache.record import ChunkHeader, checksums, make_header, verify
 from geokv.cache.substrate import Transfer, Transport
 from geokv.clock import now_ns
 from geokv.errors import CacheError, FetchError
@@ -29,6 +30,7 @@ class _Arrival:
     source: str
     merged: bool = False
     transfer: Transfer | None = None
+    wire_bytes: int = 0
 
 
 # After these another site would do no better: there is no room, or no time, or the
@@ -43,6 +45,7 @@ class Fetcher:
     Args:
         keep: takes tasks that outlive their fetch (answers under way when the prefix
             had already ended); they fill the tier and end by their deadline.
+        exact: KV that lost something on its way is a miss (``lossy``).
     """
 
     def __init__(
@@ -52,12 +55,15 @@ class Fetcher:
         transport: Transport,
         history: History,
         keep: Callable[[asyncio.Task[_Arrival]], None],
+        exact: bool = True,
     ) -> None:
         self._tier = tier
         self._layout = layout
         self._transport = transport
         self._history = history
         self._keep = keep
+        self._exact = exact
+        self._mixed = MixedReader(layout, transport, exact)
 
     async def run(self, plan: Plan, deadline_ns: int, on_chunk: OnChunk) -> Outcome:
         """Hand over the chunks of ``plan`` in prefix order, up to the first missing one.
@@ -71,9 +77,9 @@ class Fetcher:
             # Pins on what is local come first: making room for the rest must not evict it.
             for ref, sources in zip(plan.refs, plan.sources, strict=True):
                 steps.append(self._pin(ref) if sources[0] == LOCAL else None)
-            for i, (ref, sources) in enumerate(zip(plan.refs, plan.sources, strict=True)):
+            for i in range(len(plan.refs)):
                 if steps[i] is None:
-                    work = self._arrive(i, ref, sources, deadline_ns, sent)
+                    work = self._arrive(plan, i, deadline_ns, sent)
                     steps[i] = asyncio.get_running_loop().create_task(work)
             for i, step in enumerate(steps):
                 try:
@@ -100,7 +106,7 @@ class Fetcher:
             outcome.local_chunks += not arrival.merged
             return
         outcome.remote_chunks += 1
-        outcome.wire_bytes += self._layout.wire_bytes
+        outcome.wire_bytes += arrival.wire_bytes
         outcome.sites[arrival.source] += 1
         if arrival.transfer is not None:
             first = arrival.transfer.first_byte_ns
@@ -114,7 +120,7 @@ class Fetcher:
         entry = self._tier.get(ref.key) if ref.key in self._tier else None
         if entry is None:
             return None
-        cause = verify(entry.header, ref, self._layout)
+        cause = verify(entry.header, ref, self._layout, exact=self._exact)
         if cause is not None:
             entry.release()
             raise FetchError(cause, f"chunk {ref.key.hex()} of this site is another ({cause})")
@@ -129,12 +135,12 @@ class Fetcher:
 
     async def _arrive(
         self,
+        plan: Plan,
         index: int,
-        ref: ChunkRef,
-        sources: tuple[str, ...],
         deadline_ns: int,
         sent: dict[int, Transfer],
     ) -> _Arrival:
+        ref, sources = plan.refs[index], plan.sources[index]
         merged = False
         while True:
             entry = self._local(ref)
@@ -157,6 +163,8 @@ class Fetcher:
                 failure = FetchError("unreachable", f"{site} is left alone for now")
                 continue
             try:
+                if self._transport.layout(site) is not self._layout:
+                    return await self._bring_other(plan, index, site, deadline_ns, sent)
                 return await self._bring(index, ref, site, deadline_ns, sent)
             except FetchError as error:
                 failure = error
@@ -184,6 +192,59 @@ class Fetcher:
             self._history.note("fetch", ref.key, source=site, cause="cancelled")
             raise
         self._tier.commit(slot, header)
+        self._note_fetch(ref, site, header)
+        return self._arrived(ref, site, transfer, self._layout.wire_bytes)
+
+    async def _bring_other(
+        self, plan: Plan, index: int, site: str, deadline_ns: int, sent: dict[int, Transfer]
+    ) -> _Arrival:
+        """As ``_bring``, from a site with another layout; what comes with the chunk is kept."""
+        start, stop = plan.spans.get((index, site), (index, index + 1))
+        refs = plan.refs[start:stop]
+        slots: dict[int, Slot] = {}
+        try:
+            # The one that is wanted comes first: there may be no room for the others.
+            for part in (index - start, *range(len(refs))):
+                key = refs[part].key
+                if key not in self._tier and self._tier.pending(key) is None:
+                    slots[part] = self._tier.reserve(key)
+        except CacheError as error:
+            if not slots:
+                raise FetchError("full", error.message, error.hint) from None
+        places = {part: slot.view for part, slot in slots.items()}
+
+        def on_sent(transfer: Transfer) -> None:
+            sent[index] = transfer
+
+        try:
+            came = await self._mixed.read(site, refs, places, deadline_ns, on_sent)
+        except BaseException as error:
+            cause = error.cause if isinstance(error, FetchError) else "cancelled"
+            for slot in slots.values():
+                self._tier.abort(slot, cause)
+            self._history.note("fetch", plan.refs[index].key, source=site, cause=cause)
+            raise
+        for ref, header in came.asked:
+            self._note_fetch(ref, site, header)
+        for part, slot in slots.items():
+            self._keep_converted(refs[part], slot, site, came.lossy)
+        return self._arrived(plan.refs[index], site, came.last, came.wire_bytes)
+
+    def _keep_converted(self, ref: ChunkRef, slot: Slot, site: str, lossy: bool) -> None:
+        sums = checksums(self._layout, slot.view)
+        life = self._transport.incarnation
+        header = make_header(ref, self._layout, sums, slot.generation, life)
+        self._tier.commit(slot, replace(header, lossy=lossy))
+        self._history.note(
+            "convert",
+            ref.key,
+            source=site,
+            lossy=lossy,
+            generation=slot.generation,
+            checksums=[digest.hex() for digest in sums],
+        )
+
+    def _note_fetch(self, ref: ChunkRef, site: str, header: ChunkHeader) -> None:
         self._history.note(
             "fetch",
             ref.key,
@@ -194,10 +255,12 @@ class Fetcher:
             checksums=[digest.hex() for digest in header.checksums],
             tenant=header.tenant,
         )
+
+    def _arrived(self, ref: ChunkRef, site: str, transfer: Transfer, wire_bytes: int) -> _Arrival:
         entry = self._tier.get(ref.key)
         if entry is None:
             raise FetchError("absent", f"chunk {ref.key.hex()} went as soon as it came")
-        return _Arrival(entry, site, transfer=transfer)
+        return _Arrival(entry, site, transfer=transfer, wire_bytes=wire_bytes)
 
     # -- ending early ----------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from geokv.cache.keys import ChunkRef
@@ -20,6 +21,8 @@ class Plan:
         asked: how many chunks were asked for.
         lookup_ns: how long it took to know, the directory's round trip included.
         misses: why the prefix is not longer, by cause.
+        spans: (index, site) -> range of ``refs`` that come as one chunk of that site
+            (see ``mixed``).
     """
 
     refs: tuple[ChunkRef, ...]
@@ -27,6 +30,7 @@ class Plan:
     asked: int
     lookup_ns: int
     misses: Counter[str] = field(default_factory=Counter)
+    spans: Mapping[tuple[int, str], tuple[int, int]] = field(default_factory=dict)
 
     @property
     def local_chunks(self) -> int:

@@ -187,16 +187,18 @@ def verify(
     ref: ChunkRef,
     layout: ChunkLayout,
     incarnation: int | None = None,
+    exact: bool = True,
 ) -> str | None:
     """Is this the chunk that was asked for? The cause of a miss, or ``None``.
 
     Args:
         incarnation: of the sender, as it said when it joined; ``None`` for a
             chunk of this site.
+        exact: KV that lost something on its way is no answer.
 
     Returns:
         ``foreign`` (another tenant's), ``mismatch`` (another model, layout, codec,
-        key or tokens), ``stale`` (an earlier life of the sender), or ``None``.
+        key or tokens), ``lossy``, ``stale`` (an earlier life of the sender), or ``None``.
     """
     if header.tenant != ref.tenant:
         return "foreign"
@@ -204,8 +206,10 @@ def verify(
         return "mismatch"
     if header.wire_bytes != layout.wire_bytes or len(header.checksums) != layout.groups:
         return "mismatch"
-    if header.lossy or header.codec != "none":
+    if header.codec != "none":
         return "mismatch"
+    if header.lossy and exact:
+        return "lossy"
     if header.key != ref.key or header.parent != ref.parent or header.tokens != ref.tokens:
         return "mismatch"
     if incarnation is not None and header.incarnation != incarnation:

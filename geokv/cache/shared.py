@@ -23,6 +23,7 @@ from geokv.cache.history import History, Sink
 from geokv.cache.keys import ChunkRef
 from geokv.cache.layout import ChunkLayout
 from geokv.cache.locality import DramTier
+from geokv.cache.mixed import spread
 from geokv.cache.ownership import Directory
 from geokv.cache.plan import LOCAL, Outcome, Plan
 from geokv.cache.record import checksums, make_header
@@ -43,6 +44,7 @@ class SharedCache:
         lease_s: how long an answer to a peer may keep a chunk pinned.
         directory_s: deadline of directory calls that no request waits for.
         replicate: publish what was fetched, so that hot chunks spread.
+        exact: never use KV that lost something on its way (another element type).
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class SharedCache:
         lease_s: float = 10.0,
         directory_s: float = 5.0,
         replicate: bool = True,
+        exact: bool = True,
     ) -> None:
         self.site = site
         self.layout = layout
@@ -86,7 +89,7 @@ class SharedCache:
             self._history,
             self._announcer.gone,
         )
-        self._fetcher = Fetcher(tier, layout, transport, self._history, self._keep)
+        self._fetcher = Fetcher(tier, layout, transport, self._history, self._keep, exact)
         tier.on_evict = self._evicted
 
     # -- life ------------------------------------------------------------------
@@ -174,6 +177,7 @@ class SharedCache:
                 located = dict(zip(elsewhere, found, strict=True))
             except CacheError as error:
                 self._miss(misses, "directory", error.message)
+        spans = spread(refs, located, self.transport.layout, self.layout)
         sources: list[tuple[str, ...]] = []
         for ref, is_here in zip(refs, here, strict=True):
             if is_here:
@@ -195,6 +199,7 @@ class SharedCache:
             len(refs),
             self._clock() - started,
             misses,
+            spans,
         )
         self._history.note(
             "lookup",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from geokv.cache.keys import ChunkRef
+from geokv.cache.layout import ChunkLayout
 from geokv.cache.record import ChunkHeader
 
 TransferState = Literal["queued", "active", "done", "error"]
@@ -28,12 +29,15 @@ class Transfer:
         done: the verified header, or ``FetchError``. Cancelling it while the
             transfer is active closes the connection it runs on.
         stripe: connection it ran on, -1 before it was sent.
+        layout: of the asked site when this was posted. Should the site have come back
+            with another one since, the transfer ends as ``mismatch``.
     """
 
     ref: ChunkRef
     into: memoryview
     deadline_ns: int
     done: asyncio.Future[ChunkHeader]
+    layout: ChunkLayout | None = None
     state: TransferState = "queued"
     stripe: int = -1
     requested_ns: int = 0
@@ -128,6 +132,10 @@ class Transport(Protocol):
         Raises:
             FetchError: no answer in time, or the handler refused.
         """
+
+    def layout(self, site: str) -> ChunkLayout:
+        """How the chunks of ``site`` lie, as it said when it joined; this site's own
+        layout (the same object) where it is equal or not known yet."""
 
     def up(self, site: str) -> bool:
         """False while a site that did not answer is left alone."""

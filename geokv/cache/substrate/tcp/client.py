@@ -86,12 +86,11 @@ class Stream:
         transfer.state = "active"
         transfer.stripe = self.stripe
         transfer.requested_ns = now_ns()
-        if len(transfer.into) != self.layout.real_bytes:
-            # The peer came back with another layout than the one this was made for.
+        if transfer.layout not in (None, self.layout):
             transfer.state = "error"
             if not transfer.done.done():
                 transfer.done.set_exception(
-                    FetchError("mismatch", f"the chunks of {self.peer} have another size now")
+                    FetchError("mismatch", f"the chunks of {self.peer} lie otherwise now")
                 )
             return
         pending = self._post(transfer.deadline_ns, transfer.done, transfer)

@@ -144,7 +144,7 @@ class Peer:
     def submit(self, ref: ChunkRef, into: memoryview, deadline_ns: int) -> Transfer:
         """Queue a read. Its future always ends: by the deadline at the latest."""
         loop = asyncio.get_running_loop()
-        transfer = Transfer(ref, into, deadline_ns, loop.create_future())
+        transfer = Transfer(ref, into, deadline_ns, loop.create_future(), layout=self.layout)
         timer = loop.call_at(deadline_ns / NS_PER_S, self._expire, transfer)
         transfer.done.add_done_callback(lambda done: self._finished(done, timer))
         self._queue.append(transfer)
