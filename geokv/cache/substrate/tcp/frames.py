@@ -7,6 +7,7 @@ KiB that came in the same ``recv`` as their frame.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -87,6 +88,9 @@ class Frames:
                         return
                 elif self._paused or not self._frame():
                     return
+            if not self._channel.closed:
+                # Under TLS the rest may be decrypted already: no readiness would tell of it.
+                asyncio.get_running_loop().call_soon(self._pull)
         except RecordError as error:
             self._channel.close(FetchError("corrupt", error.message))
         except FetchError as error:
