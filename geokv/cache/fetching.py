@@ -10,7 +10,7 @@ from typing import TypeAlias
 from geokv.cache.history import History
 from geokv.cache.keys import ChunkRef
 from geokv.cache.layout import ChunkLayout
-from geokv.cache.locality import DramTier, Entry, Slot
+from geokv.cache.locality import Entry, Slot, TierStack
 from geokv.cache.mixed import MixedReader
 from geokv.cache.plan import LOCAL, Outcome, Plan
 from geokv.cache.record import ChunkHeader, checksums, make_header, verify
@@ -29,6 +29,7 @@ class _Arrival:
     entry: Entry
     source: str
     merged: bool = False
+    disk: bool = False
     transfer: Transfer | None = None
     wire_bytes: int = 0
 
@@ -50,7 +51,7 @@ class Fetcher:
 
     def __init__(
         self,
-        tier: DramTier,
+        tier: TierStack,
         layout: ChunkLayout,
         transport: Transport,
         history: History,
@@ -83,7 +84,7 @@ class Fetcher:
                     steps[i] = asyncio.get_running_loop().create_task(work)
             for i, step in enumerate(steps):
                 try:
-                    arrival = await _arrival(step)
+                    arrival = await self._arrival(plan, i, step, deadline_ns, sent)
                 except FetchError as error:
                     outcome.misses[error.cause] += 1
                     outcome.reason = error.message
@@ -104,6 +105,7 @@ class Fetcher:
         if arrival.source == LOCAL:
             outcome.merged_chunks += arrival.merged
             outcome.local_chunks += not arrival.merged
+            outcome.disk_chunks += arrival.disk
             return
         outcome.remote_chunks += 1
         outcome.wire_bytes += arrival.wire_bytes
@@ -141,21 +143,27 @@ class Fetcher:
         sent: dict[int, Transfer],
     ) -> _Arrival:
         ref, sources = plan.refs[index], plan.sources[index]
-        merged = False
+        promoted = plan.promoted.get(index)
+        merged = disk = False
+        cause = promoted.result() if promoted is not None and promoted.done() else ""
         while True:
             entry = self._local(ref)
             if entry is not None:
-                return _Arrival(entry, LOCAL, merged)
-            pending = self._tier.pending(ref.key)
+                return _Arrival(entry, LOCAL, merged, disk or promoted is not None)
+            below = self._tier.on_disk(ref.key)
+            pending = self._tier.arriving(ref.key, ref.tenant, ref)
             if pending is None:
                 break
-            merged = True
+            disk = disk or below
+            merged = not disk
             try:
                 async with asyncio.timeout_at(deadline_ns / NS_PER_S):
-                    await asyncio.shield(pending)
+                    cause = await asyncio.shield(pending)
             except TimeoutError:
-                raise FetchError("timeout", "another request's fetch did not end in time") from None
-        failure = FetchError("absent", f"chunk {ref.key.hex()} is gone from this site")
+                raise FetchError("timeout", "it did not arrive in time") from None
+            if cause and below:
+                break
+        failure = FetchError(cause or "absent", f"chunk {ref.key.hex()} is gone from this site")
         for site in sources:
             if site == LOCAL:
                 continue
@@ -261,6 +269,19 @@ class Fetcher:
         if entry is None:
             raise FetchError("absent", f"chunk {ref.key.hex()} went as soon as it came")
         return _Arrival(entry, site, transfer=transfer, wire_bytes=wire_bytes)
+
+    async def _arrival(
+        self, plan: Plan, i: int, step: _Step, deadline_ns: int, sent: dict[int, Transfer]
+    ) -> _Arrival:
+        """The end of a step, when all before it have been handed over."""
+        ref = plan.refs[i]
+        try:
+            return await _arrival(step)
+        except FetchError as error:
+            # A prefix on the disk may be longer than DRAM: what came before can go now.
+            if error.cause != "full" or not self._tier.on_disk(ref.key):
+                raise
+            return await self._arrive(plan, i, deadline_ns, sent)
 
     # -- ending early ----------------------------------------------------------
 

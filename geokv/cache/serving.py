@@ -1,15 +1,19 @@
-"""A tier as the transport's server sees it."""
+"""A site's tiers as the transport's server sees them."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 
 from geokv.cache.filler import group_filler
 from geokv.cache.history import History
 from geokv.cache.layout import ChunkLayout
-from geokv.cache.locality import DramTier
+from geokv.cache.locality import TierStack
 from geokv.cache.substrate import Served
+from geokv.clock import now_ns
+from geokv.errors import FetchError
+from geokv.units import NS_PER_S
 
 
 class TierSource:
@@ -23,7 +27,7 @@ class TierSource:
 
     def __init__(
         self,
-        tier: DramTier,
+        tier: TierStack,
         layout: ChunkLayout,
         incarnation: int,
         lease_ns: int,
@@ -41,16 +45,29 @@ class TierSource:
         self._filler = group_filler(layout)
 
     async def reach(self, key: bytes, tenant: str) -> None:
-        return None
+        until_ns = now_ns() + self._lease_ns
+        # What is on its way here from another site is not waited for: that site may be
+        # waiting for this one.
+        while key not in self._tier.dram and self._tier.on_disk(key):
+            try:
+                arriving = self._tier.arriving(key, tenant)
+                if arriving is None:
+                    return
+                async with asyncio.timeout_at(until_ns / NS_PER_S):
+                    cause = await asyncio.shield(arriving)
+            except (FetchError, TimeoutError):
+                return
+            if cause:
+                return
 
     def open(self, key: bytes, tenant: str, peer: str) -> Served | str:
+        known = self._tier.header(key)
+        if known is not None and known.tenant != tenant:
+            return "foreign"
         entry = self._tier.get(key)
         if entry is None:
             self._on_absent(key)
             return "absent"
-        if entry.header.tenant != tenant:
-            entry.release()
-            return "foreign"
         header = entry.header.stamped(entry.generation, self._incarnation, self._lease_ns)
         pieces: list[memoryview] = []
         for place, fill in zip(self._layout.group_slices, self._filler, strict=True):

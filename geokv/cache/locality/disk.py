@@ -202,10 +202,10 @@ class DiskTier(SlotTier):
                 self._unwanted[key] = None
         return super().drop(asked)
 
-    def undeleted(self) -> list[Path]:
-        """Files of dropped entries that the disk would not remove. This process does
-        not serve them; one that starts on this folder would."""
-        return list(self._stuck)
+    def undeleted(self, keys: Iterable[bytes]) -> list[Path]:
+        """Files of these chunks that are entries no more, but could not be removed."""
+        paths = (chunk_path(self.folder, key) for key in keys)
+        return [path for path in paths if path in self._stuck]
 
     def stats(self) -> dict[str, Any]:
         """As ``SlotTier``, with bytes (wire bytes, as capacity counts them), time and

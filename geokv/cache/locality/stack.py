@@ -41,7 +41,7 @@ class TierStack:
         incarnation: of this site's process, for headers of what comes up.
         spawn: runs work that no caller waits for.
         on_gone: told every key that is in no tier any more and was not dropped.
-        on_hot: told every key when it is used again for the first time.
+        on_hot: told every key when it is used again here for the first time.
 
     Raises:
         ConfigError: an unknown write policy, or a disk under a DRAM tier without
@@ -98,6 +98,11 @@ class TierStack:
         return (self.disk is not None and key in self.disk) or (
             self._demoter is not None and key in self._demoter
         )
+
+    def header(self, key: bytes) -> ChunkHeader | None:
+        """What is known of a readable chunk of any tier; from the disk without tokens."""
+        header = self.dram.header(key)
+        return header if header is not None or self.disk is None else self.disk.header(key)
 
     def is_hot(self, key: bytes) -> bool:
         """Has it been used again since it came? What a restart found on the disk has."""
@@ -172,6 +177,10 @@ class TierStack:
 
     # -- writing (the fetcher's side) ------------------------------------------
 
+    def pending(self, key: bytes) -> Arrival | None:
+        """The end of a filling in DRAM that is under way, as ``SlotTier.pending``."""
+        return self.dram.pending(key)
+
     def reserve(self, key: bytes) -> Slot:
         """A place in DRAM. Raises ``CacheError`` as ``SlotTier.reserve``."""
         return self.dram.reserve(key)
@@ -180,7 +189,7 @@ class TierStack:
         """What another site sent is whole. Raises ``CacheError`` as ``SlotTier``."""
         key = slot.key
         self.dram.commit(slot, header, fresh=True)
-        self._became_hot(key)
+        self._became_hot(key, tell=False)
         self._written(key)
 
     def abort(self, slot: Slot, cause: str) -> None:
@@ -202,6 +211,20 @@ class TierStack:
             self.disk.chained(keys)
 
     # -- removing --------------------------------------------------------------
+
+    def elsewhere(self, tier: str, key: bytes) -> bool:
+        """Would ``key`` still be here if it were dropped from ``tier``?"""
+        return (tier == "dram" and self.on_disk(key)) or (tier == "disk" and key in self.dram)
+
+    def check_deleted(self, keys: Sequence[bytes]) -> None:
+        """Raises ``CacheError`` if files of these dropped chunks could not be removed."""
+        left = self.disk.undeleted(keys) if self.disk is not None else []
+        if left:
+            raise CacheError(
+                f"{len(left)} dropped chunks are still files on the disk, such as {left[0]}",
+                "this process does not serve them, but one that starts on this folder would: "
+                "make the disk writable, or remove the folder",
+            )
 
     def drop(self, tier: str, keys: Sequence[bytes]) -> list[tuple[bytes, str]]:
         """Forget ``keys`` in ``dram``, ``disk`` or ``all``; what was forgotten where.
@@ -278,13 +301,14 @@ class TierStack:
         if self.write == "write-through":
             self._send_down(key)
 
-    def _became_hot(self, key: bytes) -> None:
+    def _became_hot(self, key: bytes, tell: bool = True) -> None:
         if key in self._hot:
             return
         self._hot[key] = None
         if self.write == "hot-only":
             self._send_down(key)
-        self._on_hot(key)
+        if tell:
+            self._on_hot(key)
 
     def _send_down(self, key: bytes) -> None:
         if self._demoter is None or self.on_disk(key):
