@@ -44,6 +44,9 @@ class TierSource:
         self._on_absent = on_absent
         self._filler = group_filler(layout)
 
+    def ready(self, key: bytes) -> bool:
+        return key in self._tier
+
     async def reach(self, key: bytes, tenant: str) -> None:
         until_ns = now_ns() + self._lease_ns
         # What is on its way here from another site is not waited for: that site may be
@@ -72,7 +75,7 @@ class TierSource:
         pieces: list[memoryview] = []
         for place, fill in zip(self._layout.group_slices, self._filler, strict=True):
             pieces += [entry.view[place], fill]
-        return Served(header.pack(), pieces, self._lease_ns, entry.release)
+        return Served(header.pack(), pieces, self._lease_ns, entry.release, header.lossy)
 
     def closed(self, key: bytes, peer: str, sent_bytes: int, cause: str) -> None:
         self.served[cause or "ok"] += 1

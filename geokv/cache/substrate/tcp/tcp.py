@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from geokv.cache.codec import check_codec
 from geokv.cache.keys import ChunkRef
 from geokv.cache.layout import ChunkLayout
+from geokv.cache.record import ChunkHeader
 from geokv.cache.substrate.tcp.handshake import Identity, Mixed, Security
 from geokv.cache.substrate.tcp.keyring import Keyring, SecretRing
+from geokv.cache.substrate.tcp.memory import Memory
 from geokv.cache.substrate.tcp.pool import Peer
+from geokv.cache.substrate.tcp.pushing import put
 from geokv.cache.substrate.tcp.server import KvServer
 from geokv.cache.substrate.tcp.sockets import SocketOptions
-from geokv.cache.substrate.transport import ChunkSource, Handler, Transfer
+from geokv.cache.substrate.tcp.throttle import Throttle
+from geokv.cache.substrate.transport import FETCH, ChunkSink, ChunkSource, Handler, Transfer
 from geokv.clock import now_ns
 from geokv.errors import CacheError, ConfigError, FetchError
 
@@ -32,6 +38,9 @@ class TcpTransport:
         incarnation: default is the clock, which grows from life to life.
         nonce: source of unpredictable bytes for handshakes.
         limits: ``KvServer``'s keyword limits.
+        codec: in which chunks may be coded on their way here (``geokv.cache.codec``);
+            ``none``, ``zstd``, and where a transfer need not be exact ``fp8``, ``int8``.
+        tenant_caps, link_caps: bit/s that go out for a tenant, and to a site.
         security: ``mac`` or ``tls``; equal on all sites.
         mixed: whether peers with another layout are refused or, where that can be done,
             converted (``convert``).
@@ -54,6 +63,9 @@ class TcpTransport:
         limits: Mapping[str, Any] | None = None,
         security: Security = "mac",
         mixed: Mixed = "refuse",
+        codec: str = "none",
+        tenant_caps: Mapping[str, int] | None = None,
+        link_caps: Mapping[str, int] | None = None,
     ) -> None:
         for name, value in (("streams", streams), ("in_flight", in_flight)):
             if value < 1:
@@ -65,6 +77,10 @@ class TcpTransport:
         self._in_flight = in_flight
         self._options = options or SocketOptions()
         self._limits = dict(limits or {})
+        self._codec = check_codec(codec)
+        self._throttle = Throttle(tenant_caps, link_caps)
+        self.memory = Memory()
+        self._source: ChunkSource | None = None
         self._peers: dict[str, Peer] = {}
         self._server: KvServer | None = None
 
@@ -73,7 +89,12 @@ class TcpTransport:
         return self._me.incarnation
 
     async def serve(
-        self, host: str, port: int, source: ChunkSource, handlers: Mapping[str, Handler]
+        self,
+        host: str,
+        port: int,
+        source: ChunkSource,
+        handlers: Mapping[str, Handler],
+        sink: ChunkSink | None = None,
     ) -> int:
         """Listen; returns the port.
 
@@ -82,9 +103,19 @@ class TcpTransport:
         """
         if self._server is not None:
             raise CacheError(f"site {self._me.site!r} listens already")
-        server = KvServer(self._me, source, handlers, self._options, **self._limits)
+        server = KvServer(
+            self._me,
+            source,
+            sink,
+            handlers,
+            self.memory,
+            self._throttle,
+            self._options,
+            **self._limits,
+        )
         bound = await server.start(host, port)
         self._server = server
+        self._source = source
         return bound
 
     def add_peer(self, site: str, host: str, port: int) -> None:
@@ -96,7 +127,14 @@ class TcpTransport:
         if site in self._peers or site == self._me.site:
             raise CacheError(f"peer {site!r} is known already")
         self._peers[site] = Peer(
-            site, (host, port), self._me, self._options, self._streams, self._in_flight
+            site,
+            (host, port),
+            self._me,
+            self._options,
+            self._streams,
+            self._in_flight,
+            self._throttle,
+            self._codec,
         )
 
     @property
@@ -113,8 +151,64 @@ class TcpTransport:
     async def warm(self, site: str, n_bytes: int, deadline_ns: int) -> None:
         await self._peer(site).warm(n_bytes, deadline_ns)
 
-    def submit(self, site: str, ref: ChunkRef, into: memoryview, deadline_ns: int) -> Transfer:
-        return self._peer(site).submit(ref, into, deadline_ns)
+    def submit(
+        self,
+        site: str,
+        ref: ChunkRef,
+        into: memoryview,
+        deadline_ns: int,
+        *,
+        priority: int = FETCH,
+        group: int = -1,
+        exact: bool = True,
+    ) -> Transfer:
+        peer = self._peer(site)
+        done: asyncio.Future[ChunkHeader] = asyncio.get_running_loop().create_future()
+        layout = peer.layout
+        want = layout.real_bytes if group < 0 else layout.group_bytes[group][0]
+        if len(into) != want:
+            raise CacheError(f"{len(into)} bytes of memory for a transfer of {want}")
+        transfer = Transfer(ref, into, layout, deadline_ns, done, priority, group, exact, site)
+        peer.submit(transfer)
+        return transfer
+
+    def stop(self, transfer: Transfer) -> None:
+        self._peer(transfer.site).stop(transfer)
+
+    async def push(
+        self, sites: Sequence[str], ref: ChunkRef, deadline_ns: int
+    ) -> dict[str, FetchError | None]:
+        if self._source is None:
+            raise CacheError(f"site {self._me.site!r} serves nothing", "call serve first")
+        await self._source.reach(ref.key, ref.tenant)
+        served = self._source.open(ref.key, ref.tenant, ",".join(sites))
+        if isinstance(served, str):
+            return {site: FetchError(served, "this site has no such chunk") for site in sites}
+        try:
+            peers = {site: self._peer(site) for site in sites}
+            results = await asyncio.gather(
+                *(put(peer, served, deadline_ns) for peer in peers.values()),
+                return_exceptions=True,
+            )
+        finally:
+            served.release()
+        for result in results:
+            if result is not None and not isinstance(result, FetchError):
+                raise result
+        ends = [
+            result
+            for result in results
+            if not isinstance(result, BaseException) or isinstance(result, FetchError)
+        ]
+        return dict(zip(peers, ends, strict=True))
+
+    def peer(self, site: str) -> Peer:
+        """Everything between this site and ``site``.
+
+        Raises:
+            FetchError: it is not known.
+        """
+        return self._peer(site)
 
     async def call(self, site: str, method: str, body: bytes, deadline_ns: int) -> bytes:
         return await self._peer(site).call(method, body, deadline_ns)

@@ -7,9 +7,10 @@
     MAC 16 (BLAKE2b keyed over header and body; absent before the session has keys,
             and where TLS guards all of it)
 
-Chunk payload follows a CHUNK frame raw; its checksums are inside the MACed body. The
-CRC covers the 16 bytes before it: a length that a flipped bit made huge is found
-before anybody waits for so many bytes. It does not replace the MAC.
+Payload follows a CHUNK, CODED, PAYLOAD, DATA, WRITE or FILL frame raw; a chunk's
+checksums are inside the MACed body. The CRC covers the 16 bytes before it: a length
+that a flipped bit made huge is found before anybody waits for so many bytes. It does
+not replace the MAC.
 """
 
 from __future__ import annotations
@@ -50,17 +51,37 @@ class Kind(IntEnum):
     FILL = 20
     CALL = 21
     REPLY = 22
+    CODED = 23
+    OFFER = 24
+    ACCEPT = 25
+    PAYLOAD = 26
+    DONE = 27
+    READ = 28
+    DATA = 29
+    WRITE = 30
+    NOTIFY = 31
 
 
 _OPEN = (Kind.HELLO, Kind.CHALLENGE)
 
 
 class Get(msgspec.Struct, frozen=True, array_like=True):
-    """Send me this chunk."""
+    """Send me this chunk.
+
+    Args:
+        priority: of the answers that wait on a connection the lowest goes first.
+        group: only this layer group's bytes follow the header; -1 for all of them.
+        exact: KV that has lost something is no answer.
+        codec: how the payload may be coded; ``CODED`` answers if it was.
+    """
 
     id: int
     key: bytes
     tenant: str
+    priority: int = 0
+    group: int = -1
+    exact: bool = True
+    codec: str = "none"
 
 
 class Miss(msgspec.Struct, frozen=True, array_like=True):
@@ -91,6 +112,66 @@ class Reply(msgspec.Struct, frozen=True, array_like=True):
     id: int
     error: str
     body: bytes
+
+
+class CodedGroup(msgspec.Struct, frozen=True, array_like=True):
+    """One layer group of a coded payload.
+
+    Args:
+        coded_bytes: length of the coded KV; so much filler follows it.
+        checksum: xxh3-128 of both.
+    """
+
+    coded_bytes: int
+    filler_bytes: int
+    checksum: bytes
+
+
+class Coded(msgspec.Struct, frozen=True, array_like=True):
+    """As CHUNK, with a coded payload; ``header`` is that of the chunk before coding."""
+
+    id: int
+    codec: str
+    header: bytes
+    groups: tuple[CodedGroup, ...]
+
+
+class Offer(msgspec.Struct, frozen=True, array_like=True):
+    """Will you keep this chunk? ACCEPT or MISS answers; PAYLOAD brings it."""
+
+    id: int
+    header: bytes
+
+
+class Ticket(msgspec.Struct, frozen=True, array_like=True):
+    """ACCEPT, PAYLOAD, DONE, DATA: what belongs to request ``id`` (and how many raw
+    bytes follow)."""
+
+    id: int
+    n_bytes: int = 0
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """A stretch of a registered segment; ``key`` shows that its owner disclosed it."""
+
+    segment: int
+    key: bytes
+    offset: int
+    n_bytes: int
+
+
+class Access(msgspec.Struct, frozen=True, array_like=True):
+    """READ: send me these places (DATA answers). WRITE: what follows is for them (DONE
+    answers)."""
+
+    id: int
+    places: tuple[Place, ...]
+
+
+class Notify(msgspec.Struct, frozen=True, array_like=True):
+    """Something to know; nothing answers it."""
+
+    notice: bytes
 
 
 _CHUNK_ID = struct.Struct("!Q")
