@@ -137,9 +137,7 @@ class GpuProfile(Strict):
     fit_error: dict[str, FitError]
     sources: tuple[str, ...] = Field(min_length=1)
 
-    def step_s(
-        self, prefill: Sequence[tuple[int, int]], decode: Sequence[int], rows: int
-    ) -> float:
+    def step_s(self, prefill: Sequence[tuple[int, int]], decode: Sequence[int], rows: int) -> float:
         """Seconds of one pass over prefill chunks and decodes together.
 
         The dense layers see all tokens at once; attention is paid per chunk and for the

@@ -1,9 +1,11 @@
 """S3-FIFO as AIBrix runs it in front of its distributed tier: scan-resistant.
 
 Source: S3-FIFO is Yang et al., SOSP 2023; shares, thresholds and the order of steps
-are those of aibrix_kvcache/l1/eviction_policy/s3fifo.py in vllm-project/aibrix. One
-thing differs: AIBrix counts bytes and frees one byte more than it must, which costs a
-whole block each time; here exactly one chunk goes for one that comes.
+are those of aibrix_kvcache/l1/eviction_policy/s3fifo.py in vllm-project/aibrix. Two
+things differ. AIBrix counts bytes and frees one byte more than it must, which costs a
+whole block each time; here exactly one chunk goes for one that comes. And AIBrix puts
+the newcomer in its queue before it makes room, so that it can itself be the victim;
+here it only counts, and enters when there is room.
 """
 
 from __future__ import annotations
@@ -71,21 +73,20 @@ class S3Fifo:
         del (self._small if key in self._small else self._main)[key]
 
     def evict(self, coming: bytes, may_go: MayGo) -> bytes | None:
-        # AIBrix puts the newcomer in its queue before it makes room.
         in_main = coming in self._ghost
         while True:
             small_len = len(self._small) + (not in_main)
             main_len = len(self._main) + in_main
             first_small = small_len > self._small_most or not main_len
             if first_small:
-                gone, moved = self._from_small(in_main, may_go)
+                gone, moved = self._from_small(coming, may_go)
                 if gone is None and not moved:
                     # Nothing of small may go: pins, and not the share, decide.
                     return self._first_of_main(may_go)
             else:
                 gone, moved = self._from_main(may_go)
                 if gone is None and not moved:
-                    return self._first_of_small(may_go)
+                    return self._first_of_small(coming, may_go)
             if gone is not None:
                 return gone
 
@@ -93,8 +94,9 @@ class S3Fifo:
         yield from self._small
         yield from self._main
 
-    def _from_small(self, in_main: bool, may_go: MayGo) -> tuple[bytes | None, bool]:
+    def _from_small(self, coming: bytes, may_go: MayGo) -> tuple[bytes | None, bool]:
         """One step at small's end: (who went, whether a key moved)."""
+        in_main = coming in self._ghost
         for key, hotness in self._small.items():
             if hotness >= self._promotion_hits:
                 del self._small[key]
@@ -105,8 +107,8 @@ class S3Fifo:
             if may_go(key):
                 del self._small[key]
                 self._ghost[key] = None
-                while len(self._ghost) > self._main_most:
-                    self._ghost.popitem(last=False)
+                if len(self._ghost) - in_main > self._main_most:
+                    del self._ghost[next(old for old in self._ghost if old != coming)]
                 return key, True
         return None, False
 
@@ -128,8 +130,8 @@ class S3Fifo:
             if gone is not None or not moved:
                 return gone
 
-    def _first_of_small(self, may_go: MayGo) -> bytes | None:
+    def _first_of_small(self, coming: bytes, may_go: MayGo) -> bytes | None:
         while True:
-            gone, moved = self._from_small(False, may_go)
+            gone, moved = self._from_small(coming, may_go)
             if gone is not None or not moved:
                 return gone

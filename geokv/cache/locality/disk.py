@@ -21,7 +21,13 @@ from geokv.cache.layout import ChunkLayout
 from geokv.cache.lifetime import EvictionPolicy
 from geokv.cache.locality.arena import touched_memory
 from geokv.cache.locality.disk_cost import DiskCost, DiskTime
-from geokv.cache.locality.disk_file import finish, read_file, remove_file, write_partial
+from geokv.cache.locality.disk_file import (
+    finish,
+    partial_path,
+    read_file,
+    remove_file,
+    write_partial,
+)
 from geokv.cache.locality.disk_index import Foreign, chunk_path, lock_folder, scan_folder
 from geokv.cache.locality.outage import Outage
 from geokv.cache.locality.slots import Entry, Slot, SlotTier
@@ -129,29 +135,27 @@ class DiskTier(SlotTier):
         self._sequence += 1
         sequence = self._sequence
         end_ns = self.time.book("write", self.layout.wire_bytes)
-        partial: Path | None = None
 
         def work() -> Path:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             return write_partial(path, header, payload, sequence, self._sync)
 
         try:
-            whole = partial = await self._run(work)
+            partial = await self._run(work)
             await self.time.until(end_ns)
             if slot.key not in self._unwanted:
-                await self._run(lambda: finish(whole, path, self._sync))
-                partial = None
+                await self._run(lambda: finish(partial, path, self._sync))
                 self._stuck.pop(path, None)
         except OSError as error:
-            self._undo(slot, partial, path, "disk")
+            self._undo(slot, path, "disk")
             self.outage.fail(f"writing {path}", error)
             raise CacheError(f"{path}: not written ({error.strerror})") from None
         except BaseException:
-            self._undo(slot, partial, path, "cancelled")
+            self._undo(slot, path, "cancelled")
             raise
         self.outage.work()
         if slot.key in self._unwanted:
-            self._undo(slot, partial, path, "dropped")
+            self._undo(slot, path, "dropped")
             raise CacheError(f"chunk {header.key.hex()} was dropped while it was written")
         self.written_chunks += 1
         self.commit(slot, replace(header, tokens=()))
@@ -275,9 +279,10 @@ class DiskTier(SlotTier):
             if self.on_lost is not None:
                 self.on_lost(key)
 
-    def _undo(self, slot: Slot, partial: Path | None, path: Path, cause: str) -> None:
+    def _undo(self, slot: Slot, path: Path, cause: str) -> None:
         self._unwanted.pop(slot.key, None)
-        self._unlink(partial or path)
+        self._unlink(partial_path(path))
+        self._unlink(path)
         self.abort(slot, cause)
 
     def _unlink(self, path: Path) -> None:

@@ -52,6 +52,11 @@ class DiskRecord:
     payload_bytes: int
 
 
+def partial_path(path: Path) -> Path:
+    """Where a file lies until it is whole."""
+    return path.with_suffix(PARTIAL)
+
+
 def write_partial(
     path: Path, header: ChunkHeader, payload: memoryview, sequence: int, sync: bool
 ) -> Path:
@@ -63,7 +68,7 @@ def write_partial(
     packed = header.pack()
     front = _HEAD.pack(MAGIC, FILE_VERSION, 0, len(packed), len(payload), sequence) + packed
     digest = xxhash.xxh3_128(front).digest()
-    partial = path.with_suffix(PARTIAL)
+    partial = partial_path(path)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         _write_all(descriptor, (memoryview(front), memoryview(digest), payload))

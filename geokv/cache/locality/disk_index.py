@@ -63,7 +63,7 @@ def lock_folder(folder: Path) -> int:
         OSError: it cannot be made or written.
     """
     (folder / LAYOUT_FOLDER).mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(folder / "lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
