@@ -94,6 +94,10 @@ class Stream:
     def send(self, request: Request) -> None:
         """Send it; its future tells the rest. The caller watches its deadline and calls
         ``late``."""
+        if self.error is not None:
+            why = f"the connection to {self.peer} was closed: {self.error.message}"
+            _settle(request, FetchError("unreachable", why))
+            return
         request.id = self._next_id
         self._next_id += 1
         self._pending[request.id] = request
