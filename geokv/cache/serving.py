@@ -71,11 +71,12 @@ class TierSource:
         if entry is None:
             self._on_absent(key)
             return "absent"
-        header = entry.header.stamped(entry.generation, self._incarnation, self._lease_ns)
+        header = entry.header
+        packed = header.pack_as(entry.generation, self._incarnation, self._lease_ns)
         pieces: list[memoryview] = []
         for place, fill in zip(self._layout.group_slices, self._filler, strict=True):
             pieces += [entry.view[place], fill]
-        return Served(header.pack(), pieces, self._lease_ns, entry.release, header.lossy)
+        return Served(packed, pieces, self._lease_ns, entry.release, header.lossy)
 
     def closed(self, key: bytes, peer: str, sent_bytes: int, cause: str) -> None:
         self.served[cause or "ok"] += 1

@@ -54,11 +54,7 @@ class Frames:
         self._in_payload = False
         self._paused = False
         self._running = False
-
-    @property
-    def in_record(self) -> bool:
-        """Has a frame or its payload begun that is not whole?"""
-        return self._in_payload or self._head is not None or self._start != self._end
+        self._dry = False
 
     def start(self) -> None:
         """Begin; what is here already is handed over before this returns."""
@@ -80,6 +76,7 @@ class Frames:
         if self._running:
             return  # called from within on_frame; the loop below goes on by itself
         self._running = True
+        self._dry = False
         limit = self._channel.received_bytes + _TURN_BYTES
         try:
             while not self._channel.closed and self._channel.received_bytes < limit:
@@ -112,8 +109,7 @@ class Frames:
         frame = bytes(self._room[self._start : self._start + whole])
         self._start += whole
         self._head = None
-        body = self._codec.body(frame[:HEAD_BYTES], frame[HEAD_BYTES:])
-        segments = self._on_frame(kind, body)
+        segments = self._on_frame(kind, self._codec.opened(frame))
         if segments:
             self._segments.extend(segment for segment in segments if segment.length)
             self._at = 0
@@ -132,9 +128,18 @@ class Frames:
             self._start, self._end = 0, len(rest)
         elif not rest:
             self._start = self._end = 0
-        got = self._channel.receive_some(self._room[self._end :])
+        got = self._receive(self._room[self._end :])
         self._end += got
         return bool(got)
+
+    def _receive(self, view: memoryview) -> int:
+        """As the channel's ``receive_some``, without asking a kernel that just gave less
+        than it was asked for."""
+        if self._dry:
+            return 0
+        got = self._channel.receive_some(view)
+        self._dry = got < len(view)
+        return got
 
     def _fill(self) -> bool:
         """One step of the payload; False if the kernel has no more."""
@@ -151,7 +156,7 @@ class Frames:
                 self._start += ahead
                 got = ahead
             else:
-                got = self._channel.receive_some(view)
+                got = self._receive(view)
                 if not got:
                     return False
             if segment.on_bytes is not None:

@@ -247,15 +247,7 @@ class Peer:
             if job.result.done():
                 heappop(self._queue)
                 continue
-            stream = min(
-                stripes,
-                key=lambda one: (
-                    one.uploading,
-                    one.busy(job.priority),
-                    one.outstanding,
-                    one.stripe,
-                ),
-            )
+            stream = self._least_busy(stripes, job.priority)
             if stream.busy(job.priority) >= self._in_flight or (job.upload and stream.uploading):
                 return
             heappop(self._queue)
@@ -264,6 +256,16 @@ class Peer:
             stripes = [one for one in stripes if one.error is None]
         if self._queue:
             self._reopen()
+
+    @staticmethod
+    def _least_busy(stripes: list[Stream], priority: int) -> Stream:
+        for stream in stripes:
+            if not stream.outstanding:
+                return stream
+        return min(
+            stripes,
+            key=lambda one: (one.uploading, one.busy(priority), one.outstanding, one.stripe),
+        )
 
     def _data_streams(self) -> list[Stream]:
         return [stream for stripe, stream in self._streams.items() if stripe != CONTROL]

@@ -125,13 +125,14 @@ class GetRequest(Request):
 
     def _raw_places(self) -> list[Segment]:
         layout, into = self._layout, self.transfer.into
+        group = self.transfer.group
+        wire_bytes = layout.wire_bytes if group < 0 else sum(layout.group_bytes[group])
+        self.transfer.wire_bytes = wire_bytes
+        if wire_bytes == len(into) <= _TOGETHER_BYTES:
+            return [Segment(wire_bytes, into)]
         places: list[Segment] = []
         fillers = group_filler(layout)
         start = layout.group_slices[self._groups[0]].start
-        sizes = [sum(layout.group_bytes[group]) for group in self._groups]
-        self.transfer.wire_bytes = sum(sizes)
-        if sum(sizes) == len(into) <= _TOGETHER_BYTES:
-            return [Segment(len(into), into)]
         for group in self._groups:
             hasher = xxhash.xxh3_128()
             self._hashers.append(hasher)

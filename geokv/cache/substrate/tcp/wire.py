@@ -33,7 +33,8 @@ MAC_BYTES = 16
 MAX_BODY_BYTES = 1024 * 1024
 MAX_HANDSHAKE_BYTES = 16 * 1024
 _HEAD = struct.Struct("!BBHIQ")
-HEAD_BYTES = _HEAD.size + 4
+_CRC = struct.Struct("!I")
+HEAD_BYTES = _HEAD.size + _CRC.size
 
 
 class Kind(IntEnum):
@@ -62,6 +63,7 @@ class Kind(IntEnum):
     NOTIFY = 31
 
 
+_KINDS = {int(kind): kind for kind in Kind}
 _OPEN = (Kind.HELLO, Kind.CHALLENGE)
 
 
@@ -220,14 +222,15 @@ class FrameCodec:
     """
 
     def __init__(self, keys: tuple[bytes, bytes] | None = None, *, proved: bool = False) -> None:
-        self._send_key, self._receive_key = keys or (b"", b"")
+        send, receive = keys or (b"", b"")
+        self._send_mac, self._receive_mac = _keyed(send), _keyed(receive)
         self._proved = proved or keys is not None
         self._sent = 0
         self._received = 0
 
     @property
     def mac_bytes(self) -> int:
-        return MAC_BYTES if self._receive_key else 0
+        return MAC_BYTES if self._receive_mac is not None else 0
 
     def pack(self, kind: Kind, body: bytes) -> bytes:
         """A whole frame, with the next sequence number.
@@ -239,8 +242,12 @@ class FrameCodec:
             raise RecordError(f"a frame of {len(body)} bytes, more than {MAX_BODY_BYTES}")
         head = _HEAD.pack(kind, VERSION, 0, len(body), self._sent)
         self._sent += 1
-        frame = head + struct.pack("!I", zlib.crc32(head)) + body
-        return frame + _mac(self._send_key, frame) if self._send_key else frame
+        frame = head + _CRC.pack(zlib.crc32(head)) + body
+        if self._send_mac is None:
+            return frame
+        mac = self._send_mac.copy()
+        mac.update(frame)
+        return frame + mac.digest()
 
     def head(self, data: bytes | bytearray | memoryview) -> tuple[Kind, int]:
         """Kind and body length from the first ``HEAD_BYTES`` of a frame.
@@ -249,17 +256,16 @@ class FrameCodec:
             RecordError: not the frame that must come next.
         """
         kind, version, reserved, length, sequence = _HEAD.unpack_from(data)
-        (crc,) = struct.unpack_from("!I", data, _HEAD.size)
+        (crc,) = _CRC.unpack_from(data, _HEAD.size)
         if crc != zlib.crc32(data[: _HEAD.size]):
             raise RecordError("a frame header is damaged")
         if version != VERSION or reserved:
             raise RecordError(f"frame version {version}, this code speaks {VERSION}")
         if sequence != self._received:
             raise RecordError(f"frame {sequence} came where {self._received} must")
-        try:
-            known = Kind(kind)
-        except ValueError:
-            raise RecordError(f"unknown frame kind {kind}") from None
+        known = _KINDS.get(kind)
+        if known is None:
+            raise RecordError(f"unknown frame kind {kind}")
         if (known in _OPEN) == self._proved:
             raise RecordError(f"a {known.name} frame at the wrong time")
         limit = MAX_BODY_BYTES if known >= Kind.GET else MAX_HANDSHAKE_BYTES
@@ -274,13 +280,22 @@ class FrameCodec:
         Raises:
             RecordError: damaged or forged.
         """
-        if not self._receive_key:
-            return rest
-        body, mac = rest[:-MAC_BYTES], rest[-MAC_BYTES:]
-        if not hmac.compare_digest(_mac(self._receive_key, head + body), mac):
+        return self.opened(head + rest)
+
+    def opened(self, frame: bytes) -> bytes:
+        """Body of a whole frame, whose head was looked at; its MAC is checked.
+
+        Raises:
+            RecordError: damaged or forged.
+        """
+        if self._receive_mac is None:
+            return frame[HEAD_BYTES:]
+        mac = self._receive_mac.copy()
+        mac.update(memoryview(frame)[:-MAC_BYTES])
+        if not hmac.compare_digest(mac.digest(), frame[-MAC_BYTES:]):
             raise RecordError("a frame is damaged or forged")
-        return body
+        return frame[HEAD_BYTES:-MAC_BYTES]
 
 
-def _mac(key: bytes, data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=MAC_BYTES, key=key).digest()
+def _keyed(key: bytes) -> hashlib.blake2b | None:
+    return hashlib.blake2b(digest_size=MAC_BYTES, key=key) if key else None
