@@ -93,7 +93,7 @@ class GeokvReader:
 
     def __init__(self, host: str, peer: dict[str, Any]) -> None:
         self.loop = asyncio.new_event_loop()
-        self._into = memoryview(bytearray(b"\xff") * max(map(int, peer["ports"])))
+        self._into = np.full(max(map(int, peer["ports"])), 255, np.uint8).data
         self._transports: dict[int, TcpTransport] = {}
         for text, port in peer["ports"].items():
             size = int(text)
