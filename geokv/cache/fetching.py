@@ -76,8 +76,9 @@ class Fetcher:
         steps: list[_Step] = []
         try:
             # Pins on what is local come first: making room for the rest must not evict it.
-            for ref, sources in zip(plan.refs, plan.sources, strict=True):
-                steps.append(self._pin(ref) if sources[0] == LOCAL else None)
+            for i, (ref, sources) in enumerate(zip(plan.refs, plan.sources, strict=True)):
+                local = sources[0] == LOCAL
+                steps.append(self._pin(ref, i in plan.promoted) if local else None)
             for i in range(len(plan.refs)):
                 if steps[i] is None:
                     work = self._arrive(plan, i, deadline_ns, sent)
@@ -128,12 +129,12 @@ class Fetcher:
             raise FetchError(cause, f"chunk {ref.key.hex()} of this site is another ({cause})")
         return entry
 
-    def _pin(self, ref: ChunkRef) -> _Step:
+    def _pin(self, ref: ChunkRef, disk: bool) -> _Step:
         try:
             entry = self._local(ref)
         except FetchError as error:
             return error
-        return _Arrival(entry, LOCAL) if entry is not None else None
+        return _Arrival(entry, LOCAL, disk=disk) if entry is not None else None
 
     async def _arrive(
         self,

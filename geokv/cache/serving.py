@@ -9,9 +9,8 @@ from collections.abc import Callable
 from geokv.cache.filler import group_filler
 from geokv.cache.history import History
 from geokv.cache.layout import ChunkLayout
-from geokv.cache.locality import TierStack
+from geokv.cache.locality import Entry, TierStack
 from geokv.cache.substrate import Served
-from geokv.clock import now_ns
 from geokv.errors import FetchError
 from geokv.units import NS_PER_S
 
@@ -43,31 +42,51 @@ class TierSource:
         self._history = history
         self._on_absent = on_absent
         self._filler = group_filler(layout)
+        # Brought up from the disk for an answer that is still to be opened.
+        self._held: dict[bytes, list[tuple[Entry, asyncio.TimerHandle]]] = {}
 
     def ready(self, key: bytes) -> bool:
-        return key in self._tier
+        return key in self._tier.dram or not self._tier.on_disk(key)
 
     async def reach(self, key: bytes, tenant: str) -> None:
-        until_ns = now_ns() + self._lease_ns
+        if self.ready(key):
+            return
+        try:
+            async with asyncio.timeout(self._lease_ns / NS_PER_S):
+                if not await self._bring_up(key, tenant):
+                    return
+        except (FetchError, TimeoutError):
+            return
+        entry = self._tier.dram.pin(key)
+        if entry is not None:
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(self._lease_ns / NS_PER_S, self._let_go, key)
+            self._held.setdefault(key, []).append((entry, timer))
+
+    async def _bring_up(self, key: bytes, tenant: str) -> bool:
         # What is on its way here from another site is not waited for: that site may be
         # waiting for this one.
-        while key not in self._tier.dram and self._tier.on_disk(key):
+        while not self.ready(key):
             try:
                 arriving = self._tier.arriving(key, tenant)
-                if arriving is None:
-                    return
-                async with asyncio.timeout_at(until_ns / NS_PER_S):
-                    cause = await asyncio.shield(arriving)
-            except (FetchError, TimeoutError):
-                return
+            except FetchError as error:
+                if error.cause != "full":
+                    raise
+                await asyncio.shield(self._tier.dram.room())
+                continue
+            if arriving is None:
+                return False
+            cause = await asyncio.shield(arriving)
             if cause:
-                return
+                return False
+        return True
 
     def open(self, key: bytes, tenant: str, peer: str) -> Served | str:
         known = self._tier.header(key)
         if known is not None and known.tenant != tenant:
             return "foreign"
         entry = self._tier.get(key)
+        self._let_go(key)
         if entry is None:
             self._on_absent(key)
             return "absent"
@@ -77,6 +96,21 @@ class TierSource:
         for place, fill in zip(self._layout.group_slices, self._filler, strict=True):
             pieces += [entry.view[place], fill]
         return Served(packed, pieces, self._lease_ns, entry.release, header.lossy)
+
+    def close(self) -> None:
+        """Nobody will open what is held any more."""
+        for key in list(self._held):
+            while key in self._held:
+                self._let_go(key)
+
+    def _let_go(self, key: bytes) -> None:
+        held = self._held.get(key)
+        if held:
+            entry, timer = held.pop(0)
+            entry.release()
+            timer.cancel()
+            if not held:
+                del self._held[key]
 
     def closed(self, key: bytes, peer: str, sent_bytes: int, cause: str) -> None:
         self.served[cause or "ok"] += 1

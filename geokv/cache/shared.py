@@ -189,6 +189,7 @@ class SharedCache:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self.transport.close()
+        self._source.close()
         self.tiers.close()
 
     # -- reading ---------------------------------------------------------------

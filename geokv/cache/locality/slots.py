@@ -128,6 +128,7 @@ class SlotTier:
         self._cached: dict[bytes, Slot] = {}
         self._reserved: dict[bytes, Slot] = {}
         self._leaving: dict[int, None] = {}
+        self._room: asyncio.Future[None] | None = None
         self.hits = 0
         self.misses = 0
         self.evictions = 0
@@ -188,6 +189,7 @@ class SlotTier:
         self._cached[slot.key] = slot
         self._policy.added(slot.key)
         self._settle(slot, "")
+        self._tell_room()
 
     def abort(self, slot: Slot, cause: str = "aborted") -> None:
         """Give a reserved slot back; those who wait for it learn ``cause``.
@@ -209,6 +211,13 @@ class SlotTier:
         if slot.settled is None:
             slot.settled = asyncio.get_running_loop().create_future()
         return slot.settled
+
+    def room(self) -> asyncio.Future[None]:
+        """Done when ``reserve`` may find room that it has not found now. Wait for it
+        through ``asyncio.shield``, holding no pin: two who hold could wait for each other."""
+        if self._room is None:
+            self._room = asyncio.get_running_loop().create_future()
+        return self._room
 
     # -- reading ---------------------------------------------------------------
 
@@ -334,6 +343,7 @@ class SlotTier:
         slot.state = "free"
         slot.header = None
         self._free.append(slot)
+        self._tell_room()
 
     def _pinned(self, slot: Slot, header: ChunkHeader) -> Entry:
         slot.pins += 1
@@ -344,6 +354,8 @@ class SlotTier:
         if slot.state == "leaving" and not slot.pins:
             del self._leaving[slot.index]
             self._to_free(slot)
+        elif not slot.pins:
+            self._tell_room()
 
     def _evict_one(self, coming: bytes) -> bool:
         victim = self._policy.evict(coming, lambda key: not self._cached[key].pins)
@@ -371,6 +383,11 @@ class SlotTier:
         if slot.state != "reserved" or self._reserved.get(slot.key) is not slot:
             raise CacheError(f"slot {slot.index} is {slot.state}, not reserved")
         del self._reserved[slot.key]
+
+    def _tell_room(self) -> None:
+        room, self._room = self._room, None
+        if room is not None and not room.done():
+            room.set_result(None)
 
     def _settle(self, slot: Slot, cause: str) -> None:
         if slot.settled is not None and not slot.settled.done():

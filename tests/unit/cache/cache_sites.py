@@ -112,6 +112,7 @@ class World:
         layout: ChunkLayout,
         *,
         chunks: int = 64,
+        spare: int = 0,
         directory: Directory | None = None,
         secret: bytes | Keyring = SECRET,
         port: int = 0,
@@ -123,7 +124,7 @@ class World:
         cache = SharedCache(
             name,
             layout,
-            DramTier(layout, chunks * layout.wire_bytes, Lru()),
+            DramTier(layout, chunks * layout.wire_bytes, Lru(), spare),
             directory or CentralDirectory("a"),
             TcpTransport(name, layout, secret, **(transport or {})),
             events.append,
