@@ -110,7 +110,7 @@ class MixedReader:
         asked = [whole_of(refs)] if len(refs) > 1 else parts_of(refs[0], theirs)
         memory = [self._take(theirs.real_bytes) for _ in asked]
         transfers = [
-            self._transport.submit(site, ref, into, deadline_ns)
+            self._transport.submit(site, ref, into, deadline_ns, exact=self._exact)
             for ref, into in zip(asked, memory, strict=True)
         ]
         on_sent(transfers[0])
