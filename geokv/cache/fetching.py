@@ -83,9 +83,9 @@ class Fetcher:
                 if steps[i] is None:
                     work = self._arrive(plan, i, deadline_ns, sent)
                     steps[i] = asyncio.get_running_loop().create_task(work)
-            for i, step in enumerate(steps):
+            for i in range(len(steps)):
                 try:
-                    arrival = await self._arrival(plan, i, step, deadline_ns, sent)
+                    arrival = await self._arrival(plan, i, steps, deadline_ns, sent)
                 except FetchError as error:
                     outcome.misses[error.cause] += 1
                     outcome.reason = error.message
@@ -272,16 +272,24 @@ class Fetcher:
         return _Arrival(entry, site, transfer=transfer, wire_bytes=wire_bytes)
 
     async def _arrival(
-        self, plan: Plan, i: int, step: _Step, deadline_ns: int, sent: dict[int, Transfer]
+        self, plan: Plan, i: int, steps: list[_Step], deadline_ns: int, sent: dict[int, Transfer]
     ) -> _Arrival:
         """The end of a step, when all before it have been handed over."""
-        ref = plan.refs[i]
+        step = steps[i]
+        if step is None:
+            return await self._arrive(plan, i, deadline_ns, sent)
         try:
             return await _arrival(step)
         except FetchError as error:
-            # A prefix on the disk may be longer than DRAM: what came before can go now.
-            if error.cause != "full" or not self._tier.on_disk(ref.key):
+            # A prefix on the disk may be longer than DRAM: what came before can go now,
+            # and what comes after is let go and asked for again in its turn.
+            if error.cause != "full" or not self._tier.on_disk(plan.refs[i].key):
                 raise
+            for later in range(i + 1, len(steps)):
+                entry = _pinned(steps[later])
+                if entry is not None:
+                    entry.release()
+                    steps[later] = None
             return await self._arrive(plan, i, deadline_ns, sent)
 
     # -- ending early ----------------------------------------------------------
@@ -313,14 +321,20 @@ class Fetcher:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _arrival(step: _Step) -> _Arrival:
+async def _arrival(step: _Arrival | asyncio.Task[_Arrival] | FetchError) -> _Arrival:
     if isinstance(step, asyncio.Task):
         return await step
     if isinstance(step, FetchError):
         raise step
-    if step is None:
-        raise FetchError("absent", "a chunk was not asked for")
     return step
+
+
+def _pinned(step: _Step) -> Entry | None:
+    """The entry that a step holds already."""
+    if isinstance(step, asyncio.Task):
+        done = step.done() and not step.cancelled() and step.exception() is None
+        return step.result().entry if done else None
+    return step.entry if isinstance(step, _Arrival) else None
 
 
 def _release(task: asyncio.Task[_Arrival]) -> None:

@@ -163,8 +163,10 @@ class TierStack:
     def prefetch(self, refs: Sequence[ChunkRef]) -> dict[int, Arrival]:
         """Begin to bring up what of ``refs`` is not in DRAM; its future by index."""
         begun: dict[int, Arrival] = {}
+        # Room is not made at the cost of what is wanted with it.
+        held = [self.dram.pin(ref.key) for ref in refs]
         for i, ref in enumerate(refs):
-            if ref.key in self.dram:
+            if held[i] is not None:
                 continue
             try:
                 arrival = self.arriving(ref.key, ref.tenant, ref)
@@ -173,6 +175,9 @@ class TierStack:
                 continue
             if arrival is not None:
                 begun[i] = arrival
+        for entry in held:
+            if entry is not None:
+                entry.release()
         return begun
 
     # -- writing (the fetcher's side) ------------------------------------------

@@ -6,6 +6,8 @@ import asyncio
 import errno
 import logging
 import os
+import random
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -333,6 +335,36 @@ async def test_write_policies(world: World, tmp_path: Path, write: str, expected
     await store(a, make_refs(LAYOUT, 4, seed=1))  # the first four have to go
     assert len(disk_of(a)) == {"write-back": 4, "write-through": 8, "hot-only": 2}[write]
     assert disk_of(a).stats()["written_bytes"] == len(disk_of(a)) * LAYOUT.wire_bytes
+
+
+@pytest.mark.parametrize("write", ["write-back", "write-through", "hot-only"])
+async def test_the_simulator_of_the_benchmark_does_what_the_tiers_do(
+    world: World, tmp_path: Path, write: str
+) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+    from tiers import Level, TwoTiers
+
+    a = await make_site(world, tmp_path, chunks=12, spare=12, disk={"chunks": 20}, write=write)
+    plain = TwoTiers(Level("lru", 12), Level("lru", 20), write)
+    families = [make_refs(LAYOUT, 5, seed=seed) for seed in range(12)]
+    rng = random.Random(write)
+    for _ in range(150):
+        refs = families[int(12 * rng.random() ** 1.5)][: rng.randint(1, 5)]
+        keys = [ref.key for ref in refs]
+        expected = plain.request(keys)
+        outcome, got = await a.pull(refs)
+        assert got == bytes_of(refs[: outcome.usable_chunks])
+        assert outcome.usable_chunks == expected
+        for ref in refs:
+            await a.cache.store(ref, filling(ref, LAYOUT), publish=False)
+        await a.cache.publish(keys)
+        await a.cache.quiesce(soon())
+        assert sorted(a.cache.tier.keys()) == sorted(plain.dram.keys)
+        assert sorted(disk_of(a).keys()) == sorted(plain.lower.keys)  # type: ignore[union-attr]
+    assert disk_of(a).written_chunks == plain.written > 10
+    hits = a.cache.stats()["hits"]
+    assert (hits["dram"], hits["disk"]) == (plain.dram_hits, plain.lower_hits)
+    assert plain.lower_hits > 10 or write == "hot-only"
 
 
 async def test_hot_is_also_what_is_stored_again_soon_and_what_was_fetched(
