@@ -68,6 +68,7 @@ class Channel:
         self._at = 0
         self._read: asyncio.Future[None] | None = None
         self._watching = False
+        self._wake_bytes = 1
         self._out: deque[memoryview] = deque()
         self._marks: deque[tuple[int, Callable[[], None]]] = deque()
         self._drained: asyncio.Future[None] | None = None
@@ -155,6 +156,14 @@ class Channel:
             self.close(FetchError("unreachable", "the peer closed the connection"))
         self.received_bytes += got
         return got
+
+    def wake_at(self, n_bytes: int) -> None:
+        """Readiness means so many bytes from now on. More must not be asked than will
+        surely come. (With TLS the kernel's bytes are others than ours: no effect.)"""
+        if n_bytes != self._wake_bytes and isinstance(self.sock, socket.socket):
+            self._wake_bytes = n_bytes
+            if not self.closed:
+                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, n_bytes)
 
     def watch(self, on_readable: Callable[[], None]) -> None:
         """Call ``on_readable`` whenever there is something for ``receive_some``; it must

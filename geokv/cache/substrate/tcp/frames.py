@@ -18,6 +18,7 @@ from geokv.errors import FetchError, RecordError
 _AHEAD_BYTES = 8 * 1024
 # Pieces that are still in the processor's cache when their checksum is computed.
 _PIECE_BYTES = 256 * 1024
+_WAKE_BYTES = int(__import__("os").environ.get("WAKE", "131072"))
 # After so much the event loop gets a turn: others wait too.
 _TURN_BYTES = 4 * 1024 * 1024
 
@@ -158,6 +159,7 @@ class Frames:
             else:
                 got = self._receive(view)
                 if not got:
+                    self._wait_for_much()
                     return False
             if segment.on_bytes is not None:
                 segment.on_bytes(view[:got])
@@ -167,5 +169,11 @@ class Frames:
                 self._at = 0
         if not self._segments:
             self._in_payload = False
+            self._channel.wake_at(1)
             self._on_payload()
         return True
+
+    def _wait_for_much(self) -> None:
+        """Let the kernel wake us for a large piece of the payload and not for each packet."""
+        rest = sum(segment.length for segment in self._segments) - self._at
+        self._channel.wake_at(min(rest, _WAKE_BYTES))

@@ -13,7 +13,7 @@ only the first requests pay their deadline for it.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -31,6 +31,7 @@ from geokv.units import NS_PER_S
 
 CONTROL = -1
 _STRIKES = 2
+_MOST_UNSAID = 256
 _FIRST_PAUSE_NS = NS_PER_S // 2
 _REOPEN_NS = 5 * NS_PER_S
 _LONGEST_PAUSE_NS = 30 * NS_PER_S
@@ -90,6 +91,7 @@ class Peer:
         self._codec = codec
         self._queue: list[tuple[int, int, Job]] = []
         self._order = 0
+        self._unsaid: deque[bytes] = deque(maxlen=_MOST_UNSAID)
         self._jobs: dict[Transfer, Job] = {}
         self._connecting = asyncio.Lock()
         self._opening: asyncio.Task[None] | None = None
@@ -121,6 +123,7 @@ class Peer:
         except TimeoutError:
             opened = [FetchError("timeout", f"{self.site} did not answer in time")]
         errors = [one for one in opened if isinstance(one, BaseException)]
+        self._tell()
         if not errors:
             self._good()
             return
@@ -204,9 +207,10 @@ class Peer:
         """The caller gives ``transfer`` up: when this returns, no byte of it can land."""
         job = self._jobs.get(transfer)
         if job is not None:
-            self._stop(job)
+            self.give_up(job)
 
-    def _stop(self, job: Job) -> None:
+    def give_up(self, job: Job) -> None:
+        """As ``stop``, of anything that was queued."""
         if job.stream is not None and job.request is not None:
             job.stream.stop(job.request)
         self._refuse(job, FetchError("cancelled", "the request was given up"))
@@ -217,7 +221,7 @@ class Peer:
             self._jobs.pop(job.transfer, None)
         if job.result.cancelled():
             self.causes["cancelled"] += 1
-            self._stop(job)
+            self.give_up(job)
         elif isinstance(error := job.result.exception(), FetchError):
             self.causes[error.cause] += 1
 
@@ -295,10 +299,16 @@ class Peer:
             self._refuse(job, error)
 
     def notify(self, notice: bytes) -> None:
-        """Tell the peer something; lost if no connection is open."""
+        """Tell the peer something; connects first if it must. Lost with the connection."""
+        self._unsaid.append(notice)
+        self._tell()
+        if self._unsaid:
+            self._reopen()
+
+    def _tell(self) -> None:
         stream = self._streams.get(CONTROL)
-        if stream is not None:
-            stream.notify(notice)
+        while self._unsaid and stream is not None and stream.error is None:
+            stream.notify(self._unsaid.popleft())
 
     # -- the rest --------------------------------------------------------------
 
@@ -351,11 +361,19 @@ class Peer:
             },
         }
 
-    async def close(self) -> None:
-        """Close every connection; what waits ends as ``unreachable``."""
+    def abandon(self) -> None:
+        """Close every connection now; what waits ends as ``unreachable``."""
         self._closed = True
         if self._opening is not None:
             self._opening.cancel()
-            await asyncio.gather(self._opening, return_exceptions=True)
-        await asyncio.gather(*(stream.close() for stream in list(self._streams.values())))
+        for stream in list(self._streams.values()):
+            stream.fail(FetchError("unreachable", "closed by this site"))
         self._pump()
+
+    async def close(self) -> None:
+        """Close every connection; what waits ends as ``unreachable``."""
+        streams = list(self._streams.values())
+        self.abandon()
+        if self._opening is not None:
+            await asyncio.gather(self._opening, return_exceptions=True)
+        await asyncio.gather(*(stream.close() for stream in streams))

@@ -81,8 +81,30 @@ class TcpTransport:
         self._throttle = Throttle(tenant_caps, link_caps)
         self.memory = Memory()
         self._source: ChunkSource | None = None
+        self._address: tuple[str, int] | None = None
         self._peers: dict[str, Peer] = {}
         self._server: KvServer | None = None
+
+    @property
+    def site(self) -> str:
+        """This site."""
+        return self._me.site
+
+    @property
+    def nonce(self) -> Callable[[int], bytes]:
+        """Source of unpredictable bytes."""
+        return self._me.nonce
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where this site listens.
+
+        Raises:
+            CacheError: it does not.
+        """
+        if self._address is None:
+            raise CacheError(f"site {self._me.site!r} does not listen yet", "call serve first")
+        return self._address
 
     @property
     def incarnation(self) -> int:
@@ -116,6 +138,7 @@ class TcpTransport:
         bound = await server.start(host, port)
         self._server = server
         self._source = source
+        self._address = (host, bound)
         return bound
 
     def add_peer(self, site: str, host: str, port: int) -> None:
@@ -136,6 +159,17 @@ class TcpTransport:
             self._throttle,
             self._codec,
         )
+
+    def move_peer(self, site: str, host: str, port: int) -> None:
+        """Make a site known, or known at another address; what was under way at the old
+        one ends as ``unreachable``."""
+        before = self._peers.get(site)
+        if before is not None:
+            if before.address == (host, port):
+                return
+            before.abandon()
+            del self._peers[site]
+        self.add_peer(site, host, port)
 
     @property
     def peers(self) -> tuple[str, ...]:
@@ -192,14 +226,11 @@ class TcpTransport:
             )
         finally:
             served.release()
+        ends: list[FetchError | None] = []
         for result in results:
-            if result is not None and not isinstance(result, FetchError):
+            if isinstance(result, BaseException) and not isinstance(result, FetchError):
                 raise result
-        ends = [
-            result
-            for result in results
-            if not isinstance(result, BaseException) or isinstance(result, FetchError)
-        ]
+            ends.append(result)
         return dict(zip(peers, ends, strict=True))
 
     def peer(self, site: str) -> Peer:
