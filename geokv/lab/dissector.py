@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from geokv.cache.layout import ChunkLayout
-from geokv.cache.record import parse
+from geokv.cache.record import MAX_HEADER_BYTES, parse
 from geokv.cache.substrate.tcp import wire
 from geokv.cache.substrate.tcp.handshake import Challenge, Hello, Joined, Refused
 from geokv.cache.substrate.tcp.wire import HEAD_BYTES, MAC_BYTES, Kind, decode
@@ -143,9 +143,16 @@ class GeokvRecord(Packet):  # type: ignore[misc]
             [],
             XStrFixedLenField("checksum", b"", 16),
             count_from=lambda one: one.groups,
+            max_count=2**16,
         ),
         FieldLenField("token_count", None, fmt="I", count_of="tokens"),
-        FieldListField("tokens", [], IntField("token", 0), count_from=lambda one: one.token_count),
+        FieldListField(
+            "tokens",
+            [],
+            IntField("token", 0),
+            count_from=lambda one: one.token_count,
+            max_count=MAX_HEADER_BYTES // 4,
+        ),
         XStrLenField("mac", b"", length_from=lambda one: MAC_BYTES),
     )
 
@@ -216,6 +223,10 @@ class Direction:
                 return
             packet = GeokvFrame(bytes(self._bytes[:whole]))
             del self._bytes[:whole]
+            if GeokvRecord not in packet and GeokvBody not in packet:
+                self._lost = True
+                yield "unreadable", None, 0
+                return
             self._skip = self._payload_bytes(packet)
             yield Kind(packet.kind).name, packet, self._skip
 

@@ -40,6 +40,7 @@ class Proxy:
         self.answers = bytearray()
         self._keeping = False
         self._recorded: list[bytes] | None = None
+        self._recorded_answers: list[bytes] = []
         self._to_server: list[asyncio.StreamWriter] = []
 
     async def start(self) -> Proxy:
@@ -51,9 +52,11 @@ class Proxy:
         self._armed = _Armed(damage, offset)
         self._seen = 0
 
-    def record_into(self, recorded: list[bytes]) -> None:
-        """Keep what clients send from now on, one item per connection in order."""
+    def record_into(self, recorded: list[bytes], answers: list[bytes] | None = None) -> None:
+        """Keep what clients send from now on, and what they are answered, one item per
+        connection in order."""
         self._recorded = recorded
+        self._recorded_answers = [] if answers is None else answers
 
     def keep_answers(self) -> None:
         """Keep what servers send from now on, in ``answers``."""
@@ -89,6 +92,7 @@ class Proxy:
         self._to_server.append(there)
         if self._recorded is not None:
             self._recorded.append(b"")
+            self._recorded_answers.append(b"")
         for source, sink, damaged in ((reader, there, False), (there_reader, writer, True)):
             pump = self._pump(source, sink, damaged, connection)
             task = asyncio.get_running_loop().create_task(pump)
@@ -107,6 +111,8 @@ class Proxy:
                     data = await self._damage(data)
                     if self._keeping:
                         self.answers += data
+                    if self._recorded is not None:
+                        self._recorded_answers[connection] += data
                 elif self._recorded is not None:
                     self._recorded[connection] += data
                 self.forwarded_bytes += len(data)
