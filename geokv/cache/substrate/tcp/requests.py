@@ -65,7 +65,8 @@ class Request:
 
 
 def _missed(message: wire.Miss, peer: str) -> FetchError:
-    return FetchError(message.cause, f"{peer} has no such chunk for us ({message.cause})")
+    cause = wire.known_cause(message.cause)
+    return FetchError(cause, f"{peer} has no such chunk for us ({cause})")
 
 
 class GetRequest(Request):

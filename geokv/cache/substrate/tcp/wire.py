@@ -93,6 +93,17 @@ class Miss(msgspec.Struct, frozen=True, array_like=True):
     cause: str
 
 
+_CAUSES = frozenset(
+    "absent cancelled corrupt disk failed foreign full lease lossy mismatch present refused stale "
+    "timeout unreachable".split()
+)
+
+
+def known_cause(said: str) -> str:
+    """A cause as a peer said it, for our counters: their names are not a peer's to make."""
+    return said if said in _CAUSES else "refused"
+
+
 class Warm(msgspec.Struct, frozen=True, array_like=True):
     """Send me so many bytes of filler; the answer is FILL with the same content."""
 
