@@ -135,6 +135,10 @@ class Backend(Protocol):
     """An engine that moves bytes between registered memories."""
 
     @property
+    def stops(self) -> bool:
+        """Can ``settle`` end a transfer at once, whatever the other agent does?"""
+
+    @property
     def name(self) -> str:
         """As blobs name it."""
 
@@ -162,7 +166,7 @@ class Backend(Protocol):
         latest."""
 
     async def settle(self, handle: Handle) -> None:
-        """Stop ``handle`` if it is active; return when no byte of it can land."""
+        """Stop ``handle`` if that can be; return when no byte of it can land."""
 
     def notify(self, remote: Remote, notice: bytes) -> None:
         """Tell the other agent; lost if it cannot be reached."""
@@ -217,11 +221,23 @@ class Handle:
             await asyncio.wait([self._done], timeout=seconds)
         return self.state
 
-    async def release(self) -> None:
-        """Give it up. When this returns its local memory is the caller's alone."""
-        if not self._released:
-            self._released = True
-            await self._agent._settle(self)
+    async def release(self, limit_s: float = 10.0) -> None:
+        """Give it up. When this returns its local memory is the caller's alone.
+
+        Raises:
+            CacheError: the engine has not let go of the memory within ``limit_s``, which
+                it may need until the other agent answers or dies. Try again later; until
+                then the memory must not be used for anything else.
+        """
+        if self._released:
+            return
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._agent._settle(self)
+        except TimeoutError:
+            name = self.remote.name
+            raise CacheError(f"a transfer with {name!r} still holds its memory") from None
+        self._released = True
 
     def ended(self, error: FetchError | None) -> None:
         """For backends: it is over. Only the first call of a posting counts."""
@@ -265,6 +281,11 @@ class Agent:
         self._active: dict[Handle, None] = {}
         self._notices: deque[tuple[str, bytes]] = deque()
         self._next_id = 1
+
+    @property
+    def stops(self) -> bool:
+        """Does a released transfer let go of its memory at once?"""
+        return self._backend.stops
 
     # -- memory ----------------------------------------------------------------
 
@@ -467,8 +488,8 @@ class Agent:
             self.invalidate(name)
 
     async def _settle(self, handle: Handle) -> None:
-        await self._backend.settle(handle)
         handle.ended(FetchError("cancelled", "the transfer was released"))
+        await self._backend.settle(handle)
 
 
 def address_of(view: memoryview) -> int:

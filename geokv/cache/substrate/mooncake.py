@@ -39,6 +39,7 @@ class MooncakeBackend:
 
     name = "mooncake"
     kinds: frozenset[MemoryKind] = frozenset({"DRAM"})
+    stops = False
 
     def __init__(self, host: str) -> None:
         try:

@@ -3,6 +3,10 @@
 Wall clock only: its progress has to be polled. One thread does all of it, because an
 agent without NIXL's own spinning progress thread (0.7 of a core while idle) makes
 progress only when it is asked. Install with ``pip install 'geokv[nixl]'``.
+
+A read cannot be stopped: after releasing its handle and removing the remote agent bytes
+still land when a stalled peer goes on (seen with 1.5.1). So a transfer that is over for
+us is kept and polled until it is over for NIXL, and only then is its agent removed.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from geokv.errors import CacheError, ConfigError, FetchError, RecordError
 
 _BUSY_S = 20e-6
 _IDLE_S = 1e-3
+_LOOK_AGAIN_S = 0.1
 
 
 class _Private(msgspec.Struct, frozen=True, array_like=True):
@@ -34,11 +39,13 @@ class _Private(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(eq=False)
 class _Flight:
-    """A posting under way."""
+    """A posting that NIXL is not done with; for us it may be over (``told``)."""
 
     handle: Handle
+    unique: str
     request: Any
     deadline_ns: int
+    told: bool = False
 
 
 class NixlBackend:
@@ -50,13 +57,11 @@ class NixlBackend:
 
     Raises:
         ConfigError: the package is missing, or UCX may use other paths than TCP.
-
-    Attributes:
-        unclean: failed transfers that NIXL had nothing left to disconnect for.
     """
 
     name = "nixl"
     kinds: frozenset[MemoryKind] = frozenset({"DRAM"})
+    stops = False
 
     def __init__(self, name: str, incarnation: int) -> None:
         try:
@@ -70,10 +75,12 @@ class NixlBackend:
             raise ConfigError(
                 f"UCX_TLS: must be tcp, got {os.environ['UCX_TLS']!r}", "unset UCX_TLS"
             )
-        self.unclean = 0
         self._loop = asyncio.get_running_loop()
         self._flights: dict[_Flight, None] = {}
         self._registered: dict[int, Any] = {}
+        self._loaded: set[str] = set()
+        self._leaving: set[str] = set()
+        self._waiters: list[asyncio.Future[None]] = []
         self._names: dict[str, str] = {}
         self._theirs: dict[str, str] = {}
         self._nixl: Any = None
@@ -124,7 +131,7 @@ class NixlBackend:
         except msgspec.DecodeError as error:
             raise RecordError(f"no nixl metadata of agent {remote.name!r} ({error})") from None
         try:
-            self._thread.do(lambda: self._nixl.add_remote_agent(private.metadata))
+            self._thread.do(lambda: self._add(private.agent, private.metadata))
         except Exception as error:  # the binding's own classes
             raise CacheError(f"nixl cannot load agent {remote.name!r} ({error})") from None
         self._names[remote.name] = private.agent
@@ -134,12 +141,22 @@ class NixlBackend:
         unique = self._names.pop(remote.name, None)
         if unique is not None:
             self._theirs.pop(unique, None)
-            self._thread.submit(lambda: self._drop(unique, remote))
+            self._thread.submit(lambda: self._remove(unique))
 
-    def _drop(self, unique: str, remote: Remote) -> None:
-        for flight in [one for one in self._flights if one.handle.remote is remote]:
-            self._land(flight, FetchError("unreachable", f"agent {remote.name!r} was forgotten"))
-        self._nixl.remove_remote_agent(unique)
+    def _add(self, unique: str, metadata: bytes) -> None:
+        """In the thread."""
+        self._leaving.discard(unique)
+        self._nixl.add_remote_agent(metadata)
+        self._loaded.add(unique)
+
+    def _remove(self, unique: str) -> None:
+        """In the thread: disconnect, when nothing is under way any more."""
+        if any(flight.unique == unique for flight in self._flights):
+            self._leaving.add(unique)
+        elif unique in self._loaded:
+            self._loaded.discard(unique)
+            self._leaving.discard(unique)
+            self._nixl.remove_remote_agent(unique)
 
     # -- transfers -------------------------------------------------------------
 
@@ -158,16 +175,15 @@ class NixlBackend:
             unique,
             handle.notice,
         )
-        flight = _Flight(handle, request, deadline_ns)
+        flight = _Flight(handle, unique, request, deadline_ns)
         self._flights[flight] = None
-        state = self._nixl.transfer(request, handle.notice)
-        if state != "PROC":
-            self._land(flight, _verdict(state, handle))
+        self._look(flight, self._nixl.transfer(request, handle.notice))
 
     def _started(self, handle: Handle, done: Future[None]) -> None:
         error = done.exception()
         if error is not None:
-            self._tell(handle, FetchError("unreachable", f"nixl refused the transfer ({error})"))
+            refused = FetchError("unreachable", f"nixl refused the transfer ({error})")
+            self._loop.call_soon_threadsafe(handle.ended, refused)
 
     def _poll(self) -> bool:
         """In the thread: progress, notices, and what has ended."""
@@ -176,15 +192,9 @@ class NixlBackend:
         for flight in list(self._flights):
             try:
                 state = self._nixl.check_xfer_state(flight.request)
-            except Exception as error:  # the binding's own classes
-                name = flight.handle.remote.name
-                self._land(flight, FetchError("unreachable", f"{name} is lost ({error})"))
-                continue
-            if state != "PROC":
-                self._land(flight, _verdict(state, flight.handle))
-            elif now_ns() >= flight.deadline_ns:
-                name = flight.handle.remote.name
-                self._land(flight, FetchError("timeout", f"nixl: {name} did not answer in time"))
+            except Exception:  # the binding's own classes: the other agent is lost
+                state = "ERR"
+            self._look(flight, state)
         came = self._nixl.get_new_notifs()
         for unique, notices in came.items():
             name = unique.decode() if isinstance(unique, bytes) else unique
@@ -192,34 +202,52 @@ class NixlBackend:
                 self._loop.call_soon_threadsafe(self._noticed, name, bytes(notice))
         return bool(self._flights or came)
 
-    def _land(self, flight: _Flight, error: FetchError | None) -> None:
-        del self._flights[flight]
-        if error is None:
+    def _look(self, flight: _Flight, state: str) -> None:
+        """In the thread."""
+        name = flight.handle.remote.name
+        if state != "PROC":
+            del self._flights[flight]
+            error = None
+            if state != "DONE":
+                op = flight.handle.op
+                error = FetchError("unreachable", f"nixl: the {op} with {name} failed")
+            self._tell(flight, error)
             self._nixl.release_xfer_handle(flight.request)
-        else:
-            # Disconnecting is what keeps late bytes out of memory that is free again.
-            unique = self._names.get(flight.handle.remote.name)
-            try:
-                self._nixl.release_xfer_handle(flight.request)
-                if unique is not None:
-                    self._nixl.remove_remote_agent(unique)
-            except Exception:  # of the binding: the other agent is gone from it already
-                self.unclean += 1
-        self._tell(flight.handle, error)
+            self._loop.call_soon_threadsafe(self._settled)
+            if flight.unique in self._leaving:
+                self._remove(flight.unique)
+        elif now_ns() >= flight.deadline_ns:
+            self._tell(flight, FetchError("timeout", f"nixl: {name} did not answer in time"))
 
-    def _tell(self, handle: Handle, error: FetchError | None) -> None:
-        self._loop.call_soon_threadsafe(handle.ended, error)
+    def _tell(self, flight: _Flight, error: FetchError | None) -> None:
+        if not flight.told:
+            flight.told = True
+            self._loop.call_soon_threadsafe(flight.handle.ended, error)
+
+    def _settled(self) -> None:
+        """In the loop: some memory is free of NIXL."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
 
     def _noticed(self, unique: str, notice: bytes) -> None:
         if self._agent is not None:
             self._agent.noticed(self._theirs.get(unique, unique.partition("@")[0]), notice)
 
     async def settle(self, handle: Handle) -> None:
-        def stop() -> None:
-            for flight in [one for one in self._flights if one.handle is handle]:
-                self._land(flight, FetchError("cancelled", "the transfer was given up"))
+        while await self._thread.ask(lambda: self._drop(handle)):
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._waiters.append(waiter)
+            # A request may have ended between the question and the waiting.
+            await asyncio.wait([waiter], timeout=_LOOK_AGAIN_S)
 
-        await self._thread.ask(stop)
+    def _drop(self, handle: Handle) -> bool:
+        """In the thread: it is over for us; is NIXL still at it?"""
+        mine = [flight for flight in self._flights if flight.handle is handle]
+        for flight in mine:
+            flight.told = True
+        return bool(mine)
 
     def notify(self, remote: Remote, notice: bytes) -> None:
         unique = self._names.get(remote.name)
@@ -228,15 +256,8 @@ class NixlBackend:
 
     async def close(self) -> None:
         def drop() -> None:
-            for flight in list(self._flights):
-                self._land(flight, FetchError("cancelled", "closed by this site"))
-            self._nixl = None
+            self._flights.clear()
+            self._nixl = None  # its end disconnects everything
 
         await self._thread.ask(drop)
         await asyncio.to_thread(self._thread.end)
-
-
-def _verdict(state: str, handle: Handle) -> FetchError | None:
-    if state == "DONE":
-        return None
-    return FetchError("unreachable", f"nixl: the {handle.op} with {handle.remote.name} failed")

@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ def soon(seconds: float = 10.0) -> int:
     return now_ns() + round(seconds * NS_PER_S)
 
 
+@lru_cache
 def noise(seed: int) -> bytes:
     return np.random.default_rng(seed).bytes(8 * MIB)
 
@@ -57,7 +59,7 @@ class Engine:
 
     kind: str
     make: Make
-    big: int = 256 * MIB
+    big: int = 96 * MIB
     processes: list[asyncio.subprocess.Process] = field(default_factory=list)
 
     async def peer(self, size: int) -> tuple[asyncio.subprocess.Process, bytes]:
@@ -332,9 +334,9 @@ async def test_an_agent_that_dies_or_stalls_in_mid_transfer(engine: Engine, sign
             )
 
         handle = prepare()
-        handle.post(soon(4))
+        handle.post(soon(2))
         await until(
-            lambda: any(here[i] for i in range(0, len(here), MIB)) or handle.state != "PROC"
+            lambda: any(here[i] for i in range(0, len(here), MIB // 4)) or handle.state != "PROC"
         )
         os.kill(process.pid, sign)
         killed = now_ns()
@@ -343,10 +345,15 @@ async def test_an_agent_that_dies_or_stalls_in_mid_transfer(engine: Engine, sign
         assert now_ns() - killed < 5 * NS_PER_S
         assert a.remotes == {}  # what was known of it is not believed any more
         if sign == signal.SIGSTOP:
+            if not a.stops:
+                with pytest.raises(CacheError, match="still holds its memory"):
+                    await handle.release(0.2)
+                os.kill(process.pid, signal.SIGCONT)
+            await handle.release()
             os.kill(process.pid, signal.SIGCONT)
         await handle.release()
         seen = bytes(here)
-        assert seen != bytes([7]) * engine.big
+        assert not a.stops or seen != bytes([7]) * engine.big
         await asyncio.sleep(0.3)
         assert here == seen
         # Its next life is another agent of the same name.

@@ -33,6 +33,7 @@ class TcpBackend:
 
     name = "tcp"
     kinds: frozenset[MemoryKind] = frozenset({"DRAM"})
+    stops = True
 
     def __init__(self, transport: TcpTransport) -> None:
         self._transport = transport

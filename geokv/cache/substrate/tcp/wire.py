@@ -94,8 +94,23 @@ class Miss(msgspec.Struct, frozen=True, array_like=True):
 
 
 _CAUSES = frozenset(
-    "absent cancelled corrupt disk failed foreign full lease lossy mismatch present refused stale "
-    "timeout unreachable".split()
+    (
+        "absent",
+        "cancelled",
+        "corrupt",
+        "disk",
+        "failed",
+        "foreign",
+        "full",
+        "lease",
+        "lossy",
+        "mismatch",
+        "present",
+        "refused",
+        "stale",
+        "timeout",
+        "unreachable",
+    )
 )
 
 
