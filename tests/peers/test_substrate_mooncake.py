@@ -1,4 +1,4 @@
-"""Agents over Mooncake's engine: the suite of ``tests/unit/cache/agent_suite.py``."""
+"""Agents over Mooncake's engine: the suites of ``tests/unit/cache``."""
 
 from __future__ import annotations
 
@@ -13,11 +13,21 @@ pytest.importorskip(
     reason="mooncake is not installed: pip install 'geokv[mooncake]' (needs libibverbs1)",
 )
 
-from agent_engines import mooncake  # noqa: E402
-from agent_suite import *  # noqa: E402, F403
-from agent_suite import Engine  # noqa: E402
+from agent_engines import mooncake
+from agent_suite import *  # noqa: F403
+from agent_suite import Engine
+from cache_sites import SECRET
+from chunk_suite import *  # noqa: F403
+from chunk_suite import MakeTransport
+
+from geokv.cache.substrate.choose import make_transport as choose
 
 
 @pytest.fixture
 def engine() -> Engine:
     return Engine("mooncake", mooncake)
+
+
+@pytest.fixture
+def make_transport() -> MakeTransport:
+    return lambda name, layout: choose("mooncake", name, layout, SECRET)

@@ -388,6 +388,11 @@ class Agent:
         """Known agents and their incarnations."""
         return {name: remote.incarnation for name, remote in self._remotes.items()}
 
+    def knows(self, name: str, segments: Collection[int]) -> bool:
+        """Is agent ``name`` known, with all of these segments?"""
+        remote = self._remotes.get(name)
+        return remote is not None and all(one in remote.segments for one in segments)
+
     def invalidate(self, name: str) -> None:
         """Forget an agent: transfers with it end ``ERR``, and none can be prepared until
         its metadata is loaded again. Nothing happens if it is not known."""
@@ -474,8 +479,8 @@ class Agent:
 
     def _posted(self, handle: Handle, deadline_ns: int) -> None:
         self._active[handle] = None
-        if self._remotes.get(handle.remote.name) is not handle.remote:
-            name = handle.remote.name
+        name = handle.remote.name
+        if self.remotes.get(name) != handle.remote.incarnation:
             handle.ended(FetchError("stale", f"agent {name!r} is not the one this was made for"))
             return
         self._backend.post(handle, deadline_ns)
@@ -483,7 +488,7 @@ class Agent:
     def _ended(self, handle: Handle) -> None:
         self._active.pop(handle, None)
         name, error = handle.remote.name, handle.error
-        current = self._remotes.get(name) is handle.remote
+        current = self.remotes.get(name) == handle.remote.incarnation
         if error is not None and error.cause in _GONE and current:
             self.invalidate(name)
 
