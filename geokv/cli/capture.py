@@ -32,24 +32,22 @@ def capture(
     ] = False,
     limit: Annotated[str, typer.Option(help="Stop writing after so much.")] = "1GiB",
 ) -> None:
-    """Run one cell of a scenario and write the packets of one link to a pcap file.
+    """Run one cell of a scenario and write the packets of a link to a pcap file.
 
-    The lab is built, run and taken down as geokv run does it, in the VM or natively; the
-    file is written where you say, with the times of the lab's own clock. Capturing costs
-    no virtual time: the cell's times are those of a run without it.
+    The lab is built, run and taken down as by geokv run, in the VM or natively;
+    the file is written where you say, with the times of the lab's own clock.
+    Capturing costs no virtual time: the cell runs as it does without.
 
-    Prints how many frames of each kind crossed. To read them one by one, Wireshark needs
-    the dissector geokv/lab/geokv.lua of this installation:
-
-      wireshark -X lua_script:geokv/lab/geokv.lua -o tcp.reassemble_out_of_order:TRUE FILE
-
-    Python reads them with geokv.lab.dissector.read_capture.
+    Prints how many frames of each kind crossed. To read them one by one,
+    Wireshark needs the dissector geokv/lab/geokv.lua of this installation
+    (the last line printed is the command); in Python they are read by
+    geokv.lab.dissector.read_capture.
 
     Examples:
 
       geokv capture smoke --link a-b -o link.pcap
 
-      geokv capture distance_ttft --link a-b --cell 3 --set links.a-b.loss=0.001 -o lossy.pcap
+      geokv capture smoke --link a-b --set links.a-b.loss=0.001 -o lossy.pcap
     """
     from geokv.errors import ConfigError
     from geokv.scenario import load_scenario
@@ -73,7 +71,8 @@ def capture(
         done = _run(choose_place(loaded.clock), (*argv, json.dumps(options)), loaded.vm.memory)
     typer.echo(f"{done['label']}: {done['text']}")
     _print_frames(path)
-    typer.echo(f"\n{out}: open it with\n  wireshark -X lua_script:{LUA} {out}")
+    order = "-o tcp.reassemble_out_of_order:TRUE"
+    typer.echo(f"\nopen it with\n  wireshark -X lua_script:{LUA} {order} {out}")
 
 
 def _beside(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import subprocess
@@ -192,3 +193,27 @@ async def test_wireshark_names_them_too(world: World, tmp_path: Path, seed: int)
     assert columns["payload_bytes"] == ["1000", *columns["wire_bytes"]]
     assert columns["site"] == ["b", "b"] and columns["cause"] == ["absent", "absent"]
     assert set(columns["tenant"]) == {TENANT}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--link", "x-y", "-o", "f.pcap"], "smoke has no link 'x-y' (links: a-b)"),
+        (["--link", "a-b", "-o", "no/f.pcap"], "there is no folder"),
+        (["--link", "a-b", "-o", "f.pcap", "--limit", "much"], "--limit: "),
+        (["--link", "a-b", "-o", "f.pcap", "--set", "links.a-b.km=-1"], "km: must be ≥ 0"),
+    ],
+)
+def test_a_wrong_command_is_refused_before_anything_boots(
+    words: list[str], message: str, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "geokv", "capture", "smoke", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2 and message in done.stderr, done.stderr
+    assert list(tmp_path.iterdir()) == []
