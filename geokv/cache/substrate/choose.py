@@ -51,13 +51,13 @@ def make_transport(
     return AgentTransport(control, _nixl if kind == "nixl" else _mooncake, layout)
 
 
-def _nixl(control: TcpTransport, host: str) -> Agent:
+async def _nixl(control: TcpTransport, host: str) -> Agent:
     from geokv.cache.substrate.nixl import NixlBackend
 
-    return NixlBackend.agent(control.site, control.incarnation)
+    return await NixlBackend.agent(control.site, control.incarnation)
 
 
-def _mooncake(control: TcpTransport, host: str) -> Agent:
+async def _mooncake(control: TcpTransport, host: str) -> Agent:
     from geokv.cache.substrate.mooncake import MooncakeBackend
 
-    return MooncakeBackend.agent(control.site, host, control.incarnation)
+    return await MooncakeBackend.agent(control.site, host, control.incarnation)

@@ -53,7 +53,7 @@ from geokv.clock import now_ns
 from geokv.errors import CacheError, FetchError, GeokvError, RecordError
 from geokv.units import NS_PER_S
 
-MakeAgent = Callable[[TcpTransport, str], Agent]
+MakeAgent = Callable[[TcpTransport, str], Awaitable[Agent]]
 
 
 class AgentTransport:
@@ -98,7 +98,7 @@ class AgentTransport:
     ) -> int:
         ours: dict[str, Handler] = {OPEN: self._open, ASK: self._ask}
         bound = await self._control.serve(host, port, source, {**handlers, **ours}, sink)
-        agent = self._make_agent(self._control, host)
+        agent = await self._make_agent(self._control, host)
         self._memory.agent = self._agent = agent
         self._lender = Lender(agent, self._layout, source, self._memory.find)
         agent.on_notice = self._lender.noticed

@@ -31,6 +31,7 @@ class MooncakeBackend:
 
     Args:
         host: this host's address, as other agents reach it.
+        loop: in which handles are told of their end.
 
     Raises:
         ConfigError: the package or a library it needs is missing.
@@ -41,7 +42,7 @@ class MooncakeBackend:
     kinds: frozenset[MemoryKind] = frozenset({"DRAM"})
     stops = False
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, loop: asyncio.AbstractEventLoop) -> None:
         try:
             from mooncake import engine
         except ImportError as error:
@@ -50,7 +51,7 @@ class MooncakeBackend:
                 "pip install 'geokv[mooncake]'; apt-get install libibverbs1 libnuma1 libcurl4",
             ) from None
         self._module: Any = engine
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._engine: Any = engine.TransferEngine()
         if self._engine.initialize(host, "P2PHANDSHAKE", "tcp", ""):
             raise CacheError(f"mooncake's engine does not start at {host}")
@@ -65,9 +66,9 @@ class MooncakeBackend:
         self._thread = PollingThread("mooncake-notices", self._poll, _NOTICE_S, _NOTICE_S)
 
     @classmethod
-    def agent(cls, name: str, host: str, incarnation: int | None = None) -> Agent:
-        """An agent on this engine; call it in the event loop that will use it."""
-        backend = cls(host)
+    async def agent(cls, name: str, host: str, incarnation: int | None = None) -> Agent:
+        """An agent on this engine, which takes up to seconds to start."""
+        backend = await asyncio.to_thread(cls, host, asyncio.get_running_loop())
         backend._agent = Agent(name, backend, incarnation=incarnation)
         return backend._agent
 

@@ -54,6 +54,7 @@ class NixlBackend:
     Args:
         name: of our agent; NIXL's is made unique by the incarnation, because it never
             forgets a name that came back.
+        loop: in which handles are told of their end.
 
     Raises:
         ConfigError: the package is missing, or UCX may use other paths than TCP.
@@ -63,7 +64,7 @@ class NixlBackend:
     kinds: frozenset[MemoryKind] = frozenset({"DRAM"})
     stops = False
 
-    def __init__(self, name: str, incarnation: int) -> None:
+    def __init__(self, name: str, incarnation: int, loop: asyncio.AbstractEventLoop) -> None:
         try:
             from nixl._api import nixl_agent, nixl_agent_config
         except ImportError as error:
@@ -75,7 +76,7 @@ class NixlBackend:
             raise ConfigError(
                 f"UCX_TLS: must be tcp, got {os.environ['UCX_TLS']!r}", "unset UCX_TLS"
             )
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._flights: dict[_Flight, None] = {}
         self._registered: dict[int, Any] = {}
         self._loaded: set[str] = set()
@@ -92,10 +93,10 @@ class NixlBackend:
         self._nixl = self._thread.do(lambda: nixl_agent(unique, config), 30)
 
     @classmethod
-    def agent(cls, name: str, incarnation: int | None = None) -> Agent:
-        """An agent on this engine; call it in the event loop that will use it."""
+    async def agent(cls, name: str, incarnation: int | None = None) -> Agent:
+        """An agent on this engine, which takes up to seconds to start."""
         life = now_ns() if incarnation is None else incarnation
-        backend = cls(name, life)
+        backend = await asyncio.to_thread(cls, name, life, asyncio.get_running_loop())
         backend._agent = Agent(name, backend, incarnation=life)
         return backend._agent
 

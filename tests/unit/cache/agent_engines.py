@@ -31,7 +31,7 @@ class Nothing:
 async def tcp(name: str) -> Agent:
     transport = TcpTransport(name, make_layout(), SECRET)
     await transport.serve("127.0.0.1", 0, Nothing(), {})
-    agent = TcpBackend.agent(transport)
+    agent = await TcpBackend.agent(transport)
     close = agent.close
 
     async def close_both() -> None:
@@ -45,13 +45,13 @@ async def tcp(name: str) -> Agent:
 async def nixl(name: str) -> Agent:
     from geokv.cache.substrate.nixl import NixlBackend
 
-    return NixlBackend.agent(name)
+    return await NixlBackend.agent(name)
 
 
 async def mooncake(name: str) -> Agent:
     from geokv.cache.substrate.mooncake import MooncakeBackend
 
-    return MooncakeBackend.agent(name, "127.0.0.1")
+    return await MooncakeBackend.agent(name, "127.0.0.1")
 
 
 MAKERS: Mapping[str, Callable[[str], Awaitable[Agent]]] = {

@@ -40,7 +40,7 @@ class TcpBackend:
         self._jobs: dict[Handle, list[Job]] = {}
 
     @classmethod
-    def agent(cls, transport: TcpTransport) -> Agent:
+    async def agent(cls, transport: TcpTransport) -> Agent:
         """The agent of ``transport``'s site."""
         agent = Agent(
             transport.site,
