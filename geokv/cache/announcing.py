@@ -39,6 +39,8 @@ class Announcer:
         self._spawn = spawn
         self._gone: dict[bytes, None] = {}
         self._new: dict[bytes, None] = {}
+        # What the directory may believe to be here: told, and not taken back for certain.
+        self._told: dict[bytes, None] = {}
         self._telling: asyncio.Task[None] | None = None
 
     async def tell(
@@ -53,10 +55,16 @@ class Announcer:
         until = now_ns() + self._limit_ns if deadline_ns is None else deadline_ns
         try:
             if op == "publish":
+                self._told.update(dict.fromkeys(keys))
                 await self._directory.publish(keys, until)
             else:
+                for key in keys:
+                    self._told.pop(key, None)
                 await self._directory.withdraw(keys, until)
-        except CacheError as error:
+        except BaseException as error:
+            self._told.update(dict.fromkeys(keys))
+            if not isinstance(error, CacheError):
+                raise
             self._on_failure(f"{op}: {error.message}")
             return False
         for key in keys:
@@ -66,6 +74,11 @@ class Announcer:
     def publish_soon(self, keys: Sequence[bytes]) -> None:
         """Publish without making anybody wait."""
         self._spawn(self._publish(keys))
+
+    def left(self, key: bytes) -> None:
+        """``key`` is no more here; nothing is told that the directory never heard of."""
+        if key in self._told:
+            self.gone(key)
 
     def gone(self, key: bytes) -> None:
         """``key`` is not here; what goes at the same moment is told in one call."""
@@ -81,7 +94,8 @@ class Announcer:
             self._telling = self._spawn(self._tell_all())
 
     async def _publish(self, keys: Sequence[bytes]) -> None:
-        await self.tell("publish", keys)
+        # Some may have gone, and been withdrawn, since this was asked for.
+        await self.tell("publish", [key for key in keys if key in self._tier])
 
     async def _tell_all(self) -> None:
         while self._gone or self._new:

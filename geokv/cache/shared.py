@@ -347,6 +347,9 @@ class SharedCache:
         dropped = self.tiers.drop(tier, leaving)
         for key, where in dropped:
             self._history.note("drop", key, tier=where)
+            if key not in self.tiers:
+                # Another request may have published it between the two.
+                self._announcer.left(key)
         self.tiers.check_deleted(leaving)
         return len(dict.fromkeys(key for key, _ in dropped))
 
@@ -405,7 +408,7 @@ class SharedCache:
         self._remote_hits.update(outcome.sites)
 
     def _gone(self, key: bytes) -> None:
-        self._announcer.gone(key)
+        self._announcer.left(key)
 
     def _became_hot(self, key: bytes) -> None:
         if self._publish_policy == "hot":

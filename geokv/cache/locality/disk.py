@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -92,7 +92,8 @@ class DiskTier(SlotTier):
         self._capacity_bytes = capacity_bytes
         self._sync = sync
         self._sequence = 0
-        self._foreign: list[Foreign] = []
+        self._foreign: deque[Foreign] = deque()
+        self._foreign_bytes = 0
         self._stuck: dict[Path, None] = {}
         self._unwanted: dict[bytes, None] = {}
         self._lock: int | None = None
@@ -211,6 +212,11 @@ class DiskTier(SlotTier):
         paths = (chunk_path(self.folder, key) for key in keys)
         return [path for path in paths if path in self._stuck]
 
+    @property
+    def foreign(self) -> int:
+        """Entries of other models and chunk layouts that are still there."""
+        return len(self._foreign)
+
     def stats(self) -> dict[str, Any]:
         """As ``SlotTier``, with bytes (wire bytes, as capacity counts them), time and
         failures."""
@@ -220,7 +226,7 @@ class DiskTier(SlotTier):
             "indexed": self.indexed,
             "written_bytes": self.written_chunks * wire,
             "read_bytes": self.read_chunks * wire,
-            "foreign": len(self._foreign),
+            "foreign": self.foreign,
             "stuck": len(self._stuck),
             "causes": dict(self.causes),
             "down": self.outage.down,
@@ -244,7 +250,8 @@ class DiskTier(SlotTier):
             self.outage.fail(f"opening {self.folder}", error)
             return False
         self._lock = lock
-        self._foreign = found.foreign
+        self._foreign = deque(found.foreign)
+        self._foreign_bytes = sum(foreign.wire_bytes for foreign in found.foreign)
         self._stuck.update(dict.fromkeys(found.stuck))
         self.causes.update(found.removed)
         self.indexed = len(found.records)
@@ -296,10 +303,9 @@ class DiskTier(SlotTier):
 
     def _make_foreign_go(self) -> None:
         taken = (len(self._cached) + len(self._reserved) + 1) * self.layout.wire_bytes
-        others = sum(foreign.wire_bytes for foreign in self._foreign)
-        while self._foreign and taken + others > self._capacity_bytes:
-            gone = self._foreign.pop(0)
-            others -= gone.wire_bytes
+        while self._foreign and taken + self._foreign_bytes > self._capacity_bytes:
+            gone = self._foreign.popleft()
+            self._foreign_bytes -= gone.wire_bytes
             self.causes["foreign"] += 1
             self._unlink(gone.path)
 

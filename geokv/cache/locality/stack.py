@@ -86,6 +86,11 @@ class TierStack:
             disk.on_lost = self._lost
             disk.outage.on_change = self._outage
             self._hot.update(dict.fromkeys(disk.keys()))
+            found = {"chunks": disk.indexed, "foreign": disk.foreign, **disk.causes}
+            if any(found.values()):
+                history.note("disk-index", None, tier="disk", **found)
+            if disk.outage.down:
+                self._outage(disk.outage.reason)
 
     # -- what is here ----------------------------------------------------------
 

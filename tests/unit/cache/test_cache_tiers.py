@@ -474,3 +474,11 @@ async def test_spare_places_hold_only_what_is_on_its_way_down() -> None:
     assert tier.stats()["leaving"] == 1 and len(tier) == 2
     first.release()
     tier.check_integrity()
+
+
+def test_a_storm_of_requests_over_lying_disks() -> None:
+    from tiers_storm import storm
+
+    told = storm(rounds=12, seed=1000)
+    assert told["rounds"] == 12
+    assert min(told[what] for what in ("promoted", "corrupt", "refused", "cancelled", "drops")) > 0
