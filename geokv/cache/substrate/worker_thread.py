@@ -9,6 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from geokv.errors import CacheError
+
 Result = TypeVar("Result")
 
 
@@ -28,6 +30,7 @@ class PollingThread:
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._wake = threading.Event()
         self._ending = False
+        self._fault: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -35,7 +38,8 @@ class PollingThread:
         """Run ``call`` in the thread."""
         future: Future[Result] = Future()
         if self._ending:
-            future.set_exception(RuntimeError("the engine's thread has ended"))
+            why = f" ({self._fault})" if self._fault else ""
+            future.set_exception(CacheError(f"the engine's thread has ended{why}"))
             return future
         self._calls.append((call, future))
         self._wake.set()
@@ -59,10 +63,19 @@ class PollingThread:
         while not self._ending or self._calls:
             while self._calls:
                 call, future = self._calls.popleft()
+                if not future.set_running_or_notify_cancel():
+                    continue
                 try:
-                    future.set_result(call())
+                    result = call()
                 except BaseException as error:  # handed to whoever waits for it
                     future.set_exception(error)
-            busy = self._poll()
+                else:
+                    future.set_result(result)
+            try:
+                busy = self._poll()
+            except Exception as error:  # the engine's own: whoever asks next is told
+                self._fault = error
+                self._ending = True
+                continue
             if self._wake.wait(self._busy_s if busy else self._idle_s):
                 self._wake.clear()
