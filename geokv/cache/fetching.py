@@ -189,7 +189,7 @@ class Fetcher:
         except CacheError as error:
             raise FetchError("full", error.message, error.hint) from None
         try:
-            transfer = self._transport.submit(site, ref, slot.view, deadline_ns)
+            transfer = self._transport.submit(site, ref, slot.view, deadline_ns, exact=self._exact)
             sent[index] = transfer
             header = await transfer.done
         except FetchError as error:

@@ -298,6 +298,18 @@ async def test_what_loses_something_is_a_miss_or_marked(world: World, narrow: st
     await a.cache.drop()
     outcome, got = await b.pull(refs)
     assert not got and outcome.misses == {"lossy": 1}
+    d = await world.site(
+        "d",
+        mine,
+        transport=CONVERT,
+        exact=False,
+        peers={"a": ("127.0.0.1", a.port), "c": ("127.0.0.1", c.port)},
+    )
+    await d.cache.connect(soon())
+    outcome, got = await d.pull(refs)
+    assert got == pieces(kv, mine) and outcome.sites == {"c": 2}
+    with d.cache.tier.get(refs[0].key) as entry:  # type: ignore[union-attr]
+        assert entry.header.lossy
 
 
 async def test_narrowing_numbers_that_fit_is_not_marked(world: World) -> None:

@@ -18,8 +18,8 @@ from cache_sites import SECRET, Site, World, content, make_layout, make_refs, so
 
 from geokv.cache import CentralDirectory
 from geokv.cache.substrate.tcp.channel import Channel
-from geokv.cache.substrate.tcp.handshake import NONCE_BYTES, Hello, Identity, admit
-from geokv.cache.substrate.tcp.keyring import deal
+from geokv.cache.substrate.tcp.handshake import NONCE_BYTES, Hello, Identity, admit, greet
+from geokv.cache.substrate.tcp.keyring import Keyring, deal
 from geokv.cache.substrate.tcp.wire import FrameCodec, Get, Kind, encode
 from geokv.errors import FetchError
 
@@ -206,3 +206,31 @@ async def test_a_frame_of_one_connection_is_worth_nothing_on_another() -> None:
         await admit(channel, me)
     channel.close(FetchError("unreachable", "over"))
     ours.close()
+
+
+async def test_the_key_for_strangers_lets_nobody_in() -> None:
+    """A site without peers has a key for unknown names that anybody can work out."""
+    lone = Keyring.lone("a")
+    ours, theirs = socket.socketpair()
+    for sock in (ours, theirs):
+        sock.setblocking(False)
+    loop = asyncio.get_running_loop()
+    here, there = Channel(ours, loop), Channel(theirs, loop)
+    guess = Identity("b", 1, LAYOUT, Keyring("b", {"a": lone.key("b")}))
+    async with asyncio.timeout(5):
+        results = await asyncio.gather(
+            greet(here, guess, "a"),
+            closing(there, admit(there, Identity("a", 1, LAYOUT, lone))),
+            return_exceptions=True,
+        )
+    assert [getattr(one, "cause", one) for one in results] == ["unreachable", "unauthorised"]
+    here.close(FetchError("unreachable", "over"))
+
+
+async def closing(channel: Channel, work: Any) -> Any:
+    """As the server does: whatever goes wrong ends the connection."""
+    try:
+        return await work
+    except FetchError as error:
+        channel.close(error)
+        raise

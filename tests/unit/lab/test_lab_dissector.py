@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import subprocess
@@ -12,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from geokv.cli import app
+from geokv.errors import ConfigError
 from geokv.lab.dissector import GeokvRecord, Seen, explain, read_capture
 from geokv.paths import CHECKOUT
 
@@ -205,15 +207,10 @@ async def test_wireshark_names_them_too(world: World, tmp_path: Path, seed: int)
     ],
 )
 def test_a_wrong_command_is_refused_before_anything_boots(
-    words: list[str], message: str, tmp_path: Path
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "geokv", "capture", "smoke", *words],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 2 and message in done.stderr, done.stderr
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["capture", "smoke", *words])
+    assert isinstance(result.exception, ConfigError)
+    assert message in result.exception.message
     assert list(tmp_path.iterdir()) == []
