@@ -190,19 +190,25 @@ class Fetcher:
             raise FetchError("full", error.message, error.hint) from None
         try:
             transfer = self._transport.submit(site, ref, slot.view, deadline_ns, exact=self._exact)
-            sent[index] = transfer
+        except CacheError as error:
+            self._tier.abort(slot, "unreachable")
+            raise FetchError("unreachable", error.message, error.hint) from None
+        sent[index] = transfer
+        try:
             header = await transfer.done
         except FetchError as error:
             self._tier.abort(slot, error.cause)
             self._history.note("fetch", ref.key, source=site, cause=error.cause)
             raise
         except BaseException:
+            # Only when nothing can write to the slot any more may it be another's.
+            self._transport.stop(transfer)
             self._tier.abort(slot, "cancelled")
             self._history.note("fetch", ref.key, source=site, cause="cancelled")
             raise
         self._tier.commit(slot, header)
         self._note_fetch(ref, site, header)
-        return self._arrived(ref, site, transfer, self._layout.wire_bytes)
+        return self._arrived(ref, site, transfer, transfer.wire_bytes)
 
     async def _bring_other(
         self, plan: Plan, index: int, site: str, deadline_ns: int, sent: dict[int, Transfer]

@@ -12,7 +12,8 @@ class History:
     """Writes events ``{t_ns, site, op, key, …}`` to a sink.
 
     Operations: store, publish, withdraw, lookup, fetch, convert, serve, evict, demote,
-    promote, drop, miss, disk-index, disk-down, disk-up. Of a site with tiers ``tier`` says where.
+    promote, drop, miss, pushed, disk-index, disk-down, disk-up. Of a site with tiers
+    ``tier`` says where.
     """
 
     def __init__(self, site: str, sink: Sink | None, clock: Callable[[], int]) -> None:

@@ -72,6 +72,12 @@ class ChunkHeader:
         """The same chunk as another site (or a later moment) sends it."""
         return replace(self, generation=generation, incarnation=incarnation, lease_ns=lease_ns)
 
+    def with_checksums(self, sums: Sequence[bytes], lossy: bool) -> ChunkHeader:
+        """The same chunk after its KV was made again, with the loss that cost."""
+        if tuple(sums) == self.checksums and lossy == self.lossy:
+            return self
+        return replace(self, checksums=tuple(sums), lossy=lossy)
+
     def pack(self) -> bytes:
         """Wire form.
 

@@ -18,19 +18,21 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from geokv.cache.announcing import Announcer
-from geokv.cache.fetching import Fetcher, OnChunk
+from geokv.cache.fetching import OnChunk
 from geokv.cache.history import History, Sink
 from geokv.cache.keys import ChunkRef
+from geokv.cache.layered import LayeredFetcher, OnGroup, OnPiece
 from geokv.cache.layout import ChunkLayout
 from geokv.cache.locality import DiskTier, DramTier, TierStack, WritePolicy
 from geokv.cache.mixed import spread
 from geokv.cache.ownership import Directory
 from geokv.cache.plan import LOCAL, Outcome, Plan
+from geokv.cache.receiving import TierSink
 from geokv.cache.record import checksums, make_header
 from geokv.cache.serving import TierSource
 from geokv.cache.substrate import Transport
 from geokv.clock import now_ns
-from geokv.errors import CacheError, ConfigError
+from geokv.errors import CacheError, ConfigError, FetchError
 from geokv.units import NS_PER_S
 
 PublishPolicy = Literal["all", "hot"]
@@ -118,7 +120,10 @@ class SharedCache:
             self._history,
             self._announcer.gone,
         )
-        self._fetcher = Fetcher(self.tiers, layout, transport, self._history, self._keep, exact)
+        self._sink = TierSink(self.tiers, layout, self._history, exact, self._landed)
+        self._fetcher = LayeredFetcher(
+            self.tiers, layout, transport, self._history, self._keep, exact
+        )
 
     # -- life ------------------------------------------------------------------
 
@@ -129,7 +134,7 @@ class SharedCache:
             CacheError: the port is taken or the address is not this site's.
         """
         handlers = self.directory.bind(self.site, self.transport)
-        bound = await self.transport.serve(host, port, self._source, handlers)
+        bound = await self.transport.serve(host, port, self._source, handlers, self._sink)
         for name, (peer_host, peer_port) in peers.items():
             self.add_peer(name, peer_host, peer_port)
         return bound
@@ -260,7 +265,22 @@ class SharedCache:
         before it are readable; the entry is pinned until it returns. Stops at the
         first missing chunk, or at the deadline. What ``on_chunk`` raises is raised.
         """
-        outcome = await self._fetcher.run(plan, deadline_ns, on_chunk)
+        return self._fetched(plan, await self._fetcher.run(plan, deadline_ns, on_chunk))
+
+    async def fetch_layered(
+        self, plan: Plan, deadline_ns: int, on_piece: OnPiece, on_group: OnGroup
+    ) -> Outcome:
+        """As ``fetch``, in group-major order, so that the first layers of the whole
+        prefix are here first (see ``layered``).
+
+        ``on_piece(chunk, group, kv)`` is awaited for every verified group;
+        ``on_group(group, chunks)`` when that group of the first ``chunks`` chunks has
+        been handed over. The prefix may still get shorter with a later group.
+        """
+        outcome = await self._fetcher.run_layered(plan, deadline_ns, on_piece, on_group)
+        return self._fetched(plan, outcome)
+
+    def _fetched(self, plan: Plan, outcome: Outcome) -> Outcome:
         self.misses.update(outcome.misses)
         self._count(outcome)
         used = [ref.key for ref in plan.refs[: outcome.usable_chunks]]
@@ -270,6 +290,17 @@ class SharedCache:
         return outcome
 
     # -- writing ---------------------------------------------------------------
+
+    async def push(
+        self, sites: Sequence[str], ref: ChunkRef, deadline_ns: int
+    ) -> dict[str, FetchError | None]:
+        """Offer a chunk of this site to others; it is read once, whoever takes it.
+
+        Returns:
+            Per site ``None`` once it is readable there (the receiver tells the
+            directory), or why it is not: ``present``, ``full``, ``mismatch``, ….
+        """
+        return await self.transport.push(sites, ref, deadline_ns)
 
     async def store(
         self, ref: ChunkRef, fill: Callable[[memoryview], None], publish: bool = True
@@ -373,6 +404,7 @@ class SharedCache:
             "misses": dict(self.misses),
             "served": dict(self._source.served),
             "served_bytes": self._source.served_bytes,
+            "pushed": dict(self._sink.landed),
             "background": len(self._background),
         }
 
@@ -418,6 +450,11 @@ class SharedCache:
         task = asyncio.get_running_loop().create_task(work)
         self._keep(task)
         return task
+
+    def _landed(self, key: bytes) -> None:
+        """A chunk that another site pushed is readable here."""
+        if self._replicate:
+            self._announcer.publish_soon([key])
 
     def _keep(self, task: asyncio.Task[Any]) -> None:
         self._background[task] = None
