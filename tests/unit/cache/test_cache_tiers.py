@@ -137,6 +137,52 @@ async def test_a_store_never_waits_for_the_disk_and_a_full_queue_lets_go(
     assert sum(here) == 6
 
 
+async def test_write_through_pins_no_more_than_may_wait(world: World, tmp_path: Path) -> None:
+    slow = DiskCost(write_bytes_per_s=1e12, write_latency_s=0.05)
+    a = await make_site(
+        world, tmp_path, chunks=4, spare=2, write="write-through", disk={"cost": slow}
+    )
+    for ref in make_refs(LAYOUT, 4):
+        assert await a.cache.store(ref, filling(ref, LAYOUT))
+    assert a.cache.tier.stats()["pinned"] == a.cache.stats()["disk"]["demoting"] == 2
+    assert demotions(a) == {"full": 2}
+    a.cache.check_integrity()
+
+
+async def test_what_came_up_for_a_peer_waits_for_its_answer(world: World, tmp_path: Path) -> None:
+    a = await make_site(world, tmp_path, chunks=1, spare=1, write="write-through", lease_s=0.2)
+    refs = make_refs(LAYOUT, 2)
+    for ref in refs:
+        await store(a, [ref])
+    source = a.cache._source
+    assert not source.ready(refs[0].key)
+    await source.reach(refs[0].key, refs[0].tenant)
+    assert not await a.cache.store(make_refs(LAYOUT, 1, seed=5)[0], filling(refs[0], LAYOUT))
+    served = source.open(refs[0].key, refs[0].tenant, "b")
+    assert not isinstance(served, str)
+    served.release()
+    assert a.cache.tier.stats()["pinned"] == 0
+    # An answer that is never opened holds its chunk no longer than a lease.
+    await source.reach(refs[1].key, refs[1].tenant)
+    assert a.cache.tier.stats()["pinned"] == 1
+    await asyncio.sleep(0.3)
+    assert a.cache.tier.stats()["pinned"] == 0
+
+
+async def test_nothing_is_published_that_went_before_it_could_be_told(
+    world: World, tmp_path: Path
+) -> None:
+    a = await make_site(world, tmp_path)
+    (ref,) = make_refs(LAYOUT, 1)
+    await store(a, [ref])
+    await a.cache.drop("all")
+    await a.cache.store(ref, filling(ref, LAYOUT), publish=False)
+    a.cache._announcer.publish_soon([ref.key])
+    a.cache.tiers.drop("all", [ref.key])
+    await a.cache.quiesce(soon())
+    assert not len(a.cache.directory.table)  # type: ignore[attr-defined]
+
+
 async def test_coming_up_begins_at_lookup(world: World, tmp_path: Path) -> None:
     a = await make_site(
         world, tmp_path, write="write-through", disk={"cost": replace(FAST, read_latency_s=0.08)}
@@ -218,6 +264,7 @@ async def test_a_collision_of_keys_on_the_disk_is_caught_by_the_tokens(
     collided = ChunkRef(ref.key, ref.parent, tuple(reversed(ref.tokens)), ref.tenant)
     outcome, got = await a.pull([collided])
     assert not got and outcome.misses == {"mismatch": 1}
+    assert ref.key not in a.cache.tier  # what nobody asked for takes no room
     assert (await a.pull([ref]))[1] == bytes_of([ref])
 
 
