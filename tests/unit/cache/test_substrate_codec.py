@@ -187,6 +187,7 @@ async def test_lossy_chunks_are_marked_and_serve_nobody_who_wants_exact(
     with pytest.raises(FetchError) as caught:
         await c.cache.transport.submit("b", refs[0], into, soon()).done
     assert caught.value.cause == "lossy"
+    assert b.cache.stats()["served"] == {"lossy": 1}  # refused there, not only here
     await c.cache.transport.submit("b", refs[0], into, soon(), exact=False).done
     assert bytes(into) == got[0]
 
