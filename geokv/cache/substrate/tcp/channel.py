@@ -195,10 +195,21 @@ class Channel:
             FetchError: the connection has ended.
         """
         self._check()
+        asked = sum(map(len, pieces))
+        self.written_bytes += asked
+        if not self._out and len(pieces) <= _MOST_PIECES:
+            sent = self._hand_over(pieces)
+            if sent == asked:
+                if on_sent is not None:
+                    on_sent()
+                return
+            self._check()
+        else:
+            sent = 0
         for piece in pieces:
-            if len(piece):
-                self._out.append(memoryview(piece))
-                self.written_bytes += len(piece)
+            if sent < len(piece):
+                self._out.append(memoryview(piece)[sent:])
+            sent = max(0, sent - len(piece))
         if on_sent is not None:
             self._marks.append((self.written_bytes, on_sent))
         if not self._writing:
@@ -224,14 +235,9 @@ class Channel:
         while self._out:
             pieces = list(islice(self._out, _MOST_PIECES))
             asked = sum(map(len, pieces))
-            try:
-                sent = self.sock.sendmsg(pieces)
-            except (BlockingIOError, InterruptedError):
-                sent = 0
-            except OSError as error:
-                self.close(_lost(error))
+            sent = self._hand_over(pieces)
+            if self.closed:
                 return
-            self.sent_bytes += sent
             self._forget(sent)
             if sent < asked:
                 if not self._writing:
@@ -246,6 +252,18 @@ class Channel:
             self._marks.popleft()[1]()
         if not self._out and self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
+
+    def _hand_over(self, pieces: Sequence[memoryview | bytes]) -> int:
+        """How many bytes the kernel took; closes the channel if the connection is lost."""
+        try:
+            sent = self.sock.sendmsg(pieces)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            self.close(_lost(error))
+            return 0
+        self.sent_bytes += sent
+        return sent
 
     def _forget(self, sent: int) -> None:
         while sent:

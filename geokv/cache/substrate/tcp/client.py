@@ -68,7 +68,9 @@ class Stream:
         self._sending: asyncio.Task[None] | None = None
         self._next_id = 1
         channel.on_end = self._ended
-        self._frames = Frames(channel, session.codec, self._on_frame, self._on_payload)
+        self._frames = Frames(
+            channel, session.codec, self._on_frame, self._on_payload, lambda: bool(self._pending)
+        )
         self._frames.start()
 
     @property

@@ -36,6 +36,7 @@ class Frames:
             ends the connection.
         on_payload: called when the payload of the last frame is in its place; may
             raise the same.
+        expects: is a frame to be expected soon? If not, the kernel is not asked for one.
     """
 
     def __init__(
@@ -44,11 +45,13 @@ class Frames:
         codec: FrameCodec,
         on_frame: OnFrame,
         on_payload: Callable[[], None],
+        expects: Callable[[], bool] = lambda: True,
     ) -> None:
         self._channel = channel
         self._codec = codec
         self._on_frame = on_frame
         self._on_payload = on_payload
+        self._expects = expects
         self._room = memoryview(bytearray(_AHEAD_BYTES))
         self._start = self._end = 0
         self._head: tuple[Kind, int] | None = None
@@ -173,6 +176,7 @@ class Frames:
             self._in_payload = False
             self._channel.wake_at(1)
             self._on_payload()
+            self._dry = self._dry or not self._expects()
         return True
 
     def _wait_for_much(self) -> None:
