@@ -7,7 +7,7 @@ what), ``substrate`` (how they move). ``shared.SharedCache`` is a site's door.
 from geokv.cache.keys import ChunkRef, block_keys, chunk_keys, chunk_refs, root_key
 from geokv.cache.layout import ChunkLayout
 from geokv.cache.lifetime import Lru
-from geokv.cache.locality import DramTier, Entry
+from geokv.cache.locality import DiskCost, DiskTier, DramTier, Entry
 from geokv.cache.ownership import CentralDirectory, CentralTable, Directory, LocalDirectory
 from geokv.cache.plan import Outcome, Plan
 from geokv.cache.record import ChunkHeader
@@ -21,6 +21,8 @@ __all__ = [
     "ChunkLayout",
     "ChunkRef",
     "Directory",
+    "DiskCost",
+    "DiskTier",
     "DramTier",
     "Entry",
     "LocalDirectory",

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from geokv.cache.history import History
 from geokv.cache.keys import ChunkRef
 from geokv.cache.layout import ChunkLayout
-from geokv.cache.locality import DramTier, Entry
+from geokv.cache.locality import Entry, Slot, TierStack
+from geokv.cache.mixed import MixedReader
 from geokv.cache.plan import LOCAL, Outcome, Plan
-from geokv.cache.record import verify
+from geokv.cache.record import ChunkHeader, checksums, make_header, verify
 from geokv.cache.substrate import Transfer, Transport
 from geokv.clock import now_ns
 from geokv.errors import CacheError, FetchError
@@ -28,7 +29,9 @@ class _Arrival:
     entry: Entry
     source: str
     merged: bool = False
+    disk: bool = False
     transfer: Transfer | None = None
+    wire_bytes: int = 0
 
 
 # After these another site would do no better: there is no room, or no time, or the
@@ -43,21 +46,25 @@ class Fetcher:
     Args:
         keep: takes tasks that outlive their fetch (answers under way when the prefix
             had already ended); they fill the tier and end by their deadline.
+        exact: KV that lost something on its way is a miss (``lossy``).
     """
 
     def __init__(
         self,
-        tier: DramTier,
+        tier: TierStack,
         layout: ChunkLayout,
         transport: Transport,
         history: History,
         keep: Callable[[asyncio.Task[_Arrival]], None],
+        exact: bool = True,
     ) -> None:
         self._tier = tier
         self._layout = layout
         self._transport = transport
         self._history = history
         self._keep = keep
+        self._exact = exact
+        self._mixed = MixedReader(layout, transport, exact)
 
     async def run(self, plan: Plan, deadline_ns: int, on_chunk: OnChunk) -> Outcome:
         """Hand over the chunks of ``plan`` in prefix order, up to the first missing one.
@@ -69,15 +76,16 @@ class Fetcher:
         steps: list[_Step] = []
         try:
             # Pins on what is local come first: making room for the rest must not evict it.
-            for ref, sources in zip(plan.refs, plan.sources, strict=True):
-                steps.append(self._pin(ref) if sources[0] == LOCAL else None)
             for i, (ref, sources) in enumerate(zip(plan.refs, plan.sources, strict=True)):
+                local = sources[0] == LOCAL
+                steps.append(self._pin(ref, i in plan.promoted) if local else None)
+            for i in range(len(plan.refs)):
                 if steps[i] is None:
-                    work = self._arrive(i, ref, sources, deadline_ns, sent)
+                    work = self._arrive(plan, i, deadline_ns, sent)
                     steps[i] = asyncio.get_running_loop().create_task(work)
-            for i, step in enumerate(steps):
+            for i in range(len(steps)):
                 try:
-                    arrival = await _arrival(step)
+                    arrival = await self._arrival(plan, i, steps, deadline_ns, sent)
                 except FetchError as error:
                     outcome.misses[error.cause] += 1
                     outcome.reason = error.message
@@ -98,9 +106,10 @@ class Fetcher:
         if arrival.source == LOCAL:
             outcome.merged_chunks += arrival.merged
             outcome.local_chunks += not arrival.merged
+            outcome.disk_chunks += arrival.disk
             return
         outcome.remote_chunks += 1
-        outcome.wire_bytes += self._layout.wire_bytes
+        outcome.wire_bytes += arrival.wire_bytes
         outcome.sites[arrival.source] += 1
         if arrival.transfer is not None:
             first = arrival.transfer.first_byte_ns
@@ -114,42 +123,48 @@ class Fetcher:
         entry = self._tier.get(ref.key) if ref.key in self._tier else None
         if entry is None:
             return None
-        cause = verify(entry.header, ref, self._layout)
+        cause = verify(entry.header, ref, self._layout, exact=self._exact)
         if cause is not None:
             entry.release()
             raise FetchError(cause, f"chunk {ref.key.hex()} of this site is another ({cause})")
         return entry
 
-    def _pin(self, ref: ChunkRef) -> _Step:
+    def _pin(self, ref: ChunkRef, disk: bool) -> _Step:
         try:
             entry = self._local(ref)
         except FetchError as error:
             return error
-        return _Arrival(entry, LOCAL) if entry is not None else None
+        return _Arrival(entry, LOCAL, disk=disk) if entry is not None else None
 
     async def _arrive(
         self,
+        plan: Plan,
         index: int,
-        ref: ChunkRef,
-        sources: tuple[str, ...],
         deadline_ns: int,
         sent: dict[int, Transfer],
     ) -> _Arrival:
-        merged = False
+        ref, sources = plan.refs[index], plan.sources[index]
+        promoted = plan.promoted.get(index)
+        merged = disk = False
+        cause = promoted.result() if promoted is not None and promoted.done() else ""
         while True:
             entry = self._local(ref)
             if entry is not None:
-                return _Arrival(entry, LOCAL, merged)
-            pending = self._tier.pending(ref.key)
+                return _Arrival(entry, LOCAL, merged, disk or promoted is not None)
+            below = self._tier.on_disk(ref.key)
+            pending = self._tier.arriving(ref.key, ref.tenant, ref)
             if pending is None:
                 break
-            merged = True
+            disk = disk or below
+            merged = not disk
             try:
                 async with asyncio.timeout_at(deadline_ns / NS_PER_S):
-                    await asyncio.shield(pending)
+                    cause = await asyncio.shield(pending)
             except TimeoutError:
-                raise FetchError("timeout", "another request's fetch did not end in time") from None
-        failure = FetchError("absent", f"chunk {ref.key.hex()} is gone from this site")
+                raise FetchError("timeout", "it did not arrive in time") from None
+            if cause and below:
+                break
+        failure = FetchError(cause or "absent", f"chunk {ref.key.hex()} is gone from this site")
         for site in sources:
             if site == LOCAL:
                 continue
@@ -157,6 +172,8 @@ class Fetcher:
                 failure = FetchError("unreachable", f"{site} is left alone for now")
                 continue
             try:
+                if self._transport.layout(site) is not self._layout:
+                    return await self._bring_other(plan, index, site, deadline_ns, sent)
                 return await self._bring(index, ref, site, deadline_ns, sent)
             except FetchError as error:
                 failure = error
@@ -172,18 +189,77 @@ class Fetcher:
         except CacheError as error:
             raise FetchError("full", error.message, error.hint) from None
         try:
-            transfer = self._transport.submit(site, ref, slot.view, deadline_ns)
-            sent[index] = transfer
+            transfer = self._transport.submit(site, ref, slot.view, deadline_ns, exact=self._exact)
+        except CacheError as error:
+            self._tier.abort(slot, "unreachable")
+            raise FetchError("unreachable", error.message, error.hint) from None
+        sent[index] = transfer
+        try:
             header = await transfer.done
         except FetchError as error:
             self._tier.abort(slot, error.cause)
             self._history.note("fetch", ref.key, source=site, cause=error.cause)
             raise
         except BaseException:
+            # Only when nothing can write to the slot any more may it be another's.
+            self._transport.stop(transfer)
             self._tier.abort(slot, "cancelled")
             self._history.note("fetch", ref.key, source=site, cause="cancelled")
             raise
         self._tier.commit(slot, header)
+        self._note_fetch(ref, site, header)
+        return self._arrived(ref, site, transfer, transfer.wire_bytes)
+
+    async def _bring_other(
+        self, plan: Plan, index: int, site: str, deadline_ns: int, sent: dict[int, Transfer]
+    ) -> _Arrival:
+        """As ``_bring``, from a site with another layout; what comes with the chunk is kept."""
+        start, stop = plan.spans.get((index, site), (index, index + 1))
+        refs = plan.refs[start:stop]
+        slots: dict[int, Slot] = {}
+        try:
+            # The one that is wanted comes first: there may be no room for the others.
+            for part in (index - start, *range(len(refs))):
+                key = refs[part].key
+                if key not in self._tier and self._tier.pending(key) is None:
+                    slots[part] = self._tier.reserve(key)
+        except CacheError as error:
+            if not slots:
+                raise FetchError("full", error.message, error.hint) from None
+        places = {part: slot.view for part, slot in slots.items()}
+
+        def on_sent(transfer: Transfer) -> None:
+            sent[index] = transfer
+
+        try:
+            came = await self._mixed.read(site, refs, places, deadline_ns, on_sent)
+        except BaseException as error:
+            cause = error.cause if isinstance(error, FetchError) else "cancelled"
+            for slot in slots.values():
+                self._tier.abort(slot, cause)
+            self._history.note("fetch", plan.refs[index].key, source=site, cause=cause)
+            raise
+        for ref, header in came.asked:
+            self._note_fetch(ref, site, header)
+        for part, slot in slots.items():
+            self._keep_converted(refs[part], slot, site, came.lossy)
+        return self._arrived(plan.refs[index], site, came.last, came.wire_bytes)
+
+    def _keep_converted(self, ref: ChunkRef, slot: Slot, site: str, lossy: bool) -> None:
+        sums = checksums(self._layout, slot.view)
+        life = self._transport.incarnation
+        header = make_header(ref, self._layout, sums, slot.generation, life)
+        self._tier.commit(slot, replace(header, lossy=lossy))
+        self._history.note(
+            "convert",
+            ref.key,
+            source=site,
+            lossy=lossy,
+            generation=slot.generation,
+            checksums=[digest.hex() for digest in sums],
+        )
+
+    def _note_fetch(self, ref: ChunkRef, site: str, header: ChunkHeader) -> None:
         self._history.note(
             "fetch",
             ref.key,
@@ -194,10 +270,33 @@ class Fetcher:
             checksums=[digest.hex() for digest in header.checksums],
             tenant=header.tenant,
         )
+
+    def _arrived(self, ref: ChunkRef, site: str, transfer: Transfer, wire_bytes: int) -> _Arrival:
         entry = self._tier.get(ref.key)
         if entry is None:
             raise FetchError("absent", f"chunk {ref.key.hex()} went as soon as it came")
-        return _Arrival(entry, site, transfer=transfer)
+        return _Arrival(entry, site, transfer=transfer, wire_bytes=wire_bytes)
+
+    async def _arrival(
+        self, plan: Plan, i: int, steps: list[_Step], deadline_ns: int, sent: dict[int, Transfer]
+    ) -> _Arrival:
+        """The end of a step, when all before it have been handed over."""
+        step = steps[i]
+        if step is None:
+            return await self._arrive(plan, i, deadline_ns, sent)
+        try:
+            return await _arrival(step)
+        except FetchError as error:
+            # A prefix on the disk may be longer than DRAM: what came before can go now,
+            # and what comes after is let go and asked for again in its turn.
+            if error.cause != "full" or not self._tier.on_disk(plan.refs[i].key):
+                raise
+            for later in range(i + 1, len(steps)):
+                entry = _pinned(steps[later])
+                if entry is not None:
+                    entry.release()
+                    steps[later] = None
+            return await self._arrive(plan, i, deadline_ns, sent)
 
     # -- ending early ----------------------------------------------------------
 
@@ -228,14 +327,20 @@ class Fetcher:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _arrival(step: _Step) -> _Arrival:
+async def _arrival(step: _Arrival | asyncio.Task[_Arrival] | FetchError) -> _Arrival:
     if isinstance(step, asyncio.Task):
         return await step
     if isinstance(step, FetchError):
         raise step
-    if step is None:
-        raise FetchError("absent", "a chunk was not asked for")
     return step
+
+
+def _pinned(step: _Step) -> Entry | None:
+    """The entry that a step holds already."""
+    if isinstance(step, asyncio.Task):
+        done = step.done() and not step.cancelled() and step.exception() is None
+        return step.result().entry if done else None
+    return step.entry if isinstance(step, _Arrival) else None
 
 
 def _release(task: asyncio.Task[_Arrival]) -> None:

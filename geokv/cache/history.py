@@ -11,7 +11,9 @@ Sink = Callable[[dict[str, Any]], None]
 class History:
     """Writes events ``{t_ns, site, op, key, …}`` to a sink.
 
-    Operations: store, publish, withdraw, lookup, fetch, serve, evict, drop, miss.
+    Operations: store, publish, withdraw, lookup, fetch, convert, serve, evict, demote,
+    promote, drop, miss, pushed, disk-index, disk-down, disk-up. Of a site with tiers
+    ``tier`` says where.
     """
 
     def __init__(self, site: str, sink: Sink | None, clock: Callable[[], int]) -> None:

@@ -1,15 +1,17 @@
 """How the KV of a chunk lies in memory and on the wire.
 
 A chunk's payload is ``[L, 2, T, Hkv, D]`` (layers, K and V, tokens, KV heads, head
-width), cut into groups of whole layers. On the wire every group is followed by
-filler, so that the record is as long as the KV of the model the run *stands for*,
-divided by the byte scale S.
+width), cut into groups of whole layers; where tensor-parallel ranks hold the heads,
+it is ``[L, S, 2, T, Hkv / S, D]``, one rank's part after the other. On the wire
+every group is followed by filler, so that the record is as long as the KV of the model
+the run *stands for*, divided by the byte scale.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -27,6 +29,18 @@ ITEM_BYTES = {
 }
 
 
+_COUNTS = (
+    "layers",
+    "kv_heads",
+    "head_dim",
+    "block_tokens",
+    "chunk_tokens",
+    "groups",
+    "key_tokens",
+    "shards",
+)
+
+
 @dataclass(frozen=True)
 class ChunkLayout:
     """Shape of every chunk of a deployment; sites must agree on each field.
@@ -37,6 +51,9 @@ class ChunkLayout:
         groups: layer groups; layers are split as evenly as they go.
         wire_bytes_per_token: bytes a token has on the wire, filler included
             (``target_bytes_per_token / S``).
+        key_tokens: tokens per link of the key chain; 0 means ``block_tokens``. Sites
+            with blocks of different sizes share keys if they agree on this.
+        shards: tensor-parallel ranks among which the KV heads are divided.
 
     Raises:
         ConfigError: a field is impossible, or the wire is shorter than the real KV.
@@ -51,6 +68,8 @@ class ChunkLayout:
     chunk_tokens: int
     groups: int
     wire_bytes_per_token: int
+    key_tokens: int = 0
+    shards: int = 1
 
     @classmethod
     def scaled(
@@ -77,14 +96,21 @@ class ChunkLayout:
         return cls(wire_bytes_per_token=wire, **fields_)
 
     def __post_init__(self) -> None:
-        for name in ("layers", "kv_heads", "head_dim", "block_tokens", "chunk_tokens", "groups"):
+        if self.key_tokens == 0:
+            object.__setattr__(self, "key_tokens", self.block_tokens)
+        for name in _COUNTS:
             if getattr(self, name) < 1:
                 raise ConfigError(f"layout.{name}: must be ≥ 1, got {getattr(self, name)}")
-        if self.chunk_tokens % self.block_tokens:
-            raise ConfigError(
-                f"layout.chunk_tokens: must be a multiple of block_tokens "
-                f"({self.block_tokens}), got {self.chunk_tokens}"
-            )
+        for name, whole, part in (
+            ("chunk_tokens", self.chunk_tokens, "block_tokens"),
+            ("block_tokens", self.block_tokens, "key_tokens"),
+            ("kv_heads", self.kv_heads, "shards"),
+        ):
+            if whole % getattr(self, part):
+                raise ConfigError(
+                    f"layout.{name}: must be a multiple of {part} "
+                    f"({getattr(self, part)}), got {whole}"
+                )
         if self.groups > self.layers:
             raise ConfigError(f"layout.groups: must be ≤ layers ({self.layers}), got {self.groups}")
         real = self.real_bytes_per_token
@@ -159,6 +185,22 @@ class ChunkLayout:
     def as_dict(self) -> dict[str, str | int]:
         """Every field by name, for the handshake and for run folders."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ChunkLayout:
+        """What ``as_dict`` of another site said.
+
+        Raises:
+            ConfigError: a field is missing, unknown, of the wrong type or impossible.
+        """
+        types = {"model_fingerprint": str, "dtype": str}
+        for field in fields(cls):
+            value = data.get(field.name)
+            if type(value) is not types.get(field.name, int):
+                raise ConfigError(f"layout.{field.name}: cannot be {value!r}")
+        if len(data) != len(fields(cls)):
+            raise ConfigError("layout: it has fields that are not known here")
+        return cls(**data)
 
     def mismatch(self, other: ChunkLayout | dict[str, Any]) -> list[str]:
         """One line per differing field, with both values (own first); empty if equal."""

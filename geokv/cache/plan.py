@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from geokv.cache.keys import ChunkRef
@@ -16,10 +18,15 @@ class Plan:
 
     Args:
         refs: chunks of that prefix, in order.
-        sources: per chunk the sites to ask, best first; ``(LOCAL,)`` is this site.
+        sources: per chunk the sites to ask, best first; ``(LOCAL,)`` is this site, its
+            disk included.
         asked: how many chunks were asked for.
         lookup_ns: how long it took to know, the directory's round trip included.
         misses: why the prefix is not longer, by cause.
+        spans: (index, site) -> range of ``refs`` that come as one chunk of that site
+            (see ``mixed``).
+        promoted: chunks that the lookup began to bring up from the disk, by index;
+            how that ended.
     """
 
     refs: tuple[ChunkRef, ...]
@@ -27,6 +34,8 @@ class Plan:
     asked: int
     lookup_ns: int
     misses: Counter[str] = field(default_factory=Counter)
+    spans: Mapping[tuple[int, str], tuple[int, int]] = field(default_factory=dict)
+    promoted: Mapping[int, asyncio.Future[str]] = field(default_factory=dict)
 
     @property
     def local_chunks(self) -> int:
@@ -45,7 +54,8 @@ class Outcome:
         usable_chunks: length of the prefix that was handed over.
         wire_bytes: payload bytes of the handed-over chunks that crossed a link.
         remote_chunks, merged_chunks, local_chunks: how those chunks were had: by own
-            fetch, by another request's fetch, from this site's memory.
+            fetch, by another request's fetch, from this site's tiers.
+        disk_chunks: those of ``local_chunks`` that came up from the disk.
         misses: why the prefix is not longer, by cause; empty if all of it came.
         reason: text of the first of them.
         last_byte_ns, verified_ns: of the last remote chunk in the prefix (clock).
@@ -57,6 +67,7 @@ class Outcome:
     remote_chunks: int = 0
     merged_chunks: int = 0
     local_chunks: int = 0
+    disk_chunks: int = 0
     misses: Counter[str] = field(default_factory=Counter)
     reason: str = ""
     started_ns: int = 0

@@ -20,7 +20,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
 
 import xxhash
 
@@ -34,7 +34,8 @@ VERSION = 1
 MAX_HEADER_BYTES = 512 * 1024
 CHECKSUM_BYTES = 16
 _LOSSY = 1
-_U64 = 2**64
+_U16 = struct.Struct("!H")
+_U32 = struct.Struct("!I")
 _PREFIX = struct.Struct("!4sHHI")
 _FIXED = struct.Struct("!16s16s16s16sQQQQ")
 
@@ -71,43 +72,73 @@ class ChunkHeader:
         """The same chunk as another site (or a later moment) sends it."""
         return replace(self, generation=generation, incarnation=incarnation, lease_ns=lease_ns)
 
+    def with_checksums(self, sums: Sequence[bytes], lossy: bool) -> ChunkHeader:
+        """The same chunk after its KV was made again, with the loss that cost."""
+        if tuple(sums) == self.checksums and lossy == self.lossy:
+            return self
+        return replace(self, checksums=tuple(sums), lossy=lossy)
+
     def pack(self) -> bytes:
         """Wire form.
 
         Raises:
             RecordError: a field does not fit its place.
         """
+        return self.pack_as(self.generation, self.incarnation, self.lease_ns)
+
+    def pack_as(self, generation: int, incarnation: int, lease_ns: int) -> bytes:
+        """Wire form of ``stamped`` with these; cheap for a chunk that is sent often.
+
+        Raises:
+            RecordError: a field does not fit its place.
+        """
+        try:
+            fixed = _FIXED.pack(
+                self.key,
+                self.parent,
+                self.model,
+                self.layout,
+                generation,
+                incarnation,
+                self.wire_bytes,
+                lease_ns,
+            )
+        except struct.error:
+            raise RecordError("a counter is negative or does not fit 64 bits") from None
+        tail = self._tail
+        total = _PREFIX.size + len(fixed) + len(tail)
+        if total > MAX_HEADER_BYTES:
+            raise RecordError(f"header has {total} bytes, more than {MAX_HEADER_BYTES}")
+        return _PREFIX.pack(MAGIC, VERSION, _LOSSY if self.lossy else 0, total) + fixed + tail
+
+    @cached_property
+    def _tail(self) -> bytes:
+        """What is the same in every wire form of this chunk."""
         tenant, codec = self.tenant.encode(), self.codec.encode()
         if not 0 < len(tenant) < 256 or not 0 < len(codec) < 256:
             raise RecordError("tenant and codec must have 1 to 255 bytes")
         if not self.codec.isascii() or not self.codec.isprintable():
             raise RecordError(f"codec must be printable ASCII, got {self.codec!r}")
-        if not all(0 <= token < 2**32 for token in self.tokens):
-            raise RecordError("a token id is negative or does not fit 32 bits")
-        numbers = (self.generation, self.incarnation, self.wire_bytes, self.lease_ns)
-        if not all(0 <= number < _U64 for number in numbers):
-            raise RecordError("a counter is negative or does not fit 64 bits")
         digests = (self.key, self.parent, self.model, self.layout, *self.checksums)
         if any(len(digest) != 16 for digest in digests):
             raise RecordError("keys, fingerprints and checksums must have 16 bytes")
         if len(self.checksums) >= 2**16:
             raise RecordError("too many layer groups")
-        body = b"".join(
+        try:
+            tokens = struct.pack(f"!I{len(self.tokens)}I", len(self.tokens), *self.tokens)
+        except struct.error:
+            raise RecordError("a token id is negative or does not fit 32 bits") from None
+        return b"".join(
             (
-                _FIXED.pack(*digests[:4], *numbers),
                 bytes((len(tenant),)),
                 tenant,
                 bytes((len(codec),)),
                 codec,
                 struct.pack("!H", len(self.checksums)),
                 *self.checksums,
-                struct.pack(f"!I{len(self.tokens)}I", len(self.tokens), *self.tokens),
+                tokens,
             )
         )
-        total = _PREFIX.size + len(body)
-        if total > MAX_HEADER_BYTES:
-            raise RecordError(f"header has {total} bytes, more than {MAX_HEADER_BYTES}")
-        return _PREFIX.pack(MAGIC, VERSION, _LOSSY if self.lossy else 0, total) + body
 
 
 def parse(data: bytes | memoryview) -> ChunkHeader:
@@ -116,26 +147,37 @@ def parse(data: bytes | memoryview) -> ChunkHeader:
     Raises:
         RecordError: anything else than one whole, valid header.
     """
-    reader = _Reader(bytes(data))
-    magic, version, flags, total = reader.unpack(_PREFIX)
-    if magic != MAGIC:
-        raise RecordError(f"not a chunk record: begins with {magic!r}")
-    if version != VERSION:
-        raise RecordError(f"record version {version}, this code reads {VERSION}")
-    if flags & ~_LOSSY:
-        raise RecordError(f"unknown flags {flags:#x}")
-    if total != len(data) or total > MAX_HEADER_BYTES:
-        raise RecordError(f"header says {total} bytes, {len(data)} are here")
-    key, parent, model, layout, generation, incarnation, wire, lease = reader.unpack(_FIXED)
-    tenant = reader.text("utf-8")
-    codec = reader.text("ascii")
-    if not codec.isprintable():
-        raise RecordError(f"codec must be printable ASCII, got {codec!r}")
-    (groups,) = reader.unpack(struct.Struct("!H"))
-    checksums = tuple(reader.take(CHECKSUM_BYTES) for _ in range(groups))
-    (count,) = reader.unpack(struct.Struct("!I"))
-    tokens = struct.unpack(f"!{count}I", reader.take(4 * count))
-    reader.end()
+    raw = bytes(data)
+    try:
+        magic, version, flags, total = _PREFIX.unpack_from(raw)
+        if magic != MAGIC:
+            raise RecordError(f"not a chunk record: begins with {magic!r}")
+        if version != VERSION:
+            raise RecordError(f"record version {version}, this code reads {VERSION}")
+        if flags & ~_LOSSY:
+            raise RecordError(f"unknown flags {flags:#x}")
+        if total != len(raw) or total > MAX_HEADER_BYTES:
+            raise RecordError(f"header says {total} bytes, {len(raw)} are here")
+        fixed = _FIXED.unpack_from(raw, _PREFIX.size)
+        key, parent, model, layout, generation, incarnation, wire, lease = fixed
+        at = _PREFIX.size + _FIXED.size
+        tenant, at = _text(raw, at, "utf-8")
+        codec, at = _text(raw, at, "ascii")
+        if not codec.isprintable():
+            raise RecordError(f"codec must be printable ASCII, got {codec!r}")
+        (groups,) = _U16.unpack_from(raw, at)
+        at += _U16.size
+        if groups * CHECKSUM_BYTES > len(raw) - at:
+            raise IndexError
+        sums = struct.unpack_from(f"{CHECKSUM_BYTES}s" * groups, raw, at)
+        at += CHECKSUM_BYTES * groups
+        (count,) = _U32.unpack_from(raw, at)
+        at += _U32.size
+        if len(raw) - at > 4 * count:
+            raise RecordError(f"{len(raw) - at - 4 * count} bytes after the header")
+        tokens = struct.unpack_from(f"!{count}I", raw, at)
+    except (struct.error, IndexError):
+        raise RecordError(f"header ends after {len(raw)} bytes, in mid-field") from None
     return ChunkHeader(
         key=key,
         parent=parent,
@@ -146,40 +188,24 @@ def parse(data: bytes | memoryview) -> ChunkHeader:
         generation=generation,
         incarnation=incarnation,
         wire_bytes=wire,
-        checksums=checksums,
+        checksums=sums,
         lease_ns=lease,
         lossy=bool(flags & _LOSSY),
         codec=codec,
     )
 
 
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def take(self, count: int) -> bytes:
-        piece = self._data[self._at : self._at + count]
-        if len(piece) != count:
-            raise RecordError(f"header ends after {len(self._data)} bytes, in mid-field")
-        self._at += count
-        return piece
-
-    def unpack(self, form: struct.Struct) -> tuple[Any, ...]:
-        return form.unpack(self.take(form.size))
-
-    def text(self, encoding: str) -> str:
-        raw = self.take(self.take(1)[0])
-        if not raw:
-            raise RecordError("an empty name in the header")
-        try:
-            return raw.decode(encoding)
-        except UnicodeDecodeError:
-            raise RecordError(f"a name in the header is not {encoding}") from None
-
-    def end(self) -> None:
-        if self._at != len(self._data):
-            raise RecordError(f"{len(self._data) - self._at} bytes after the header")
+def _text(raw: bytes, at: int, encoding: str) -> tuple[str, int]:
+    """A name at ``at``, and where it ends."""
+    end = at + 1 + raw[at]
+    if end > len(raw):
+        raise IndexError
+    if end == at + 1:
+        raise RecordError("an empty name in the header")
+    try:
+        return raw[at + 1 : end].decode(encoding), end
+    except UnicodeDecodeError:
+        raise RecordError(f"a name in the header is not {encoding}") from None
 
 
 def verify(
@@ -187,16 +213,18 @@ def verify(
     ref: ChunkRef,
     layout: ChunkLayout,
     incarnation: int | None = None,
+    exact: bool = True,
 ) -> str | None:
     """Is this the chunk that was asked for? The cause of a miss, or ``None``.
 
     Args:
         incarnation: of the sender, as it said when it joined; ``None`` for a
             chunk of this site.
+        exact: KV that lost something on its way is no answer.
 
     Returns:
         ``foreign`` (another tenant's), ``mismatch`` (another model, layout, codec,
-        key or tokens), ``stale`` (an earlier life of the sender), or ``None``.
+        key or tokens), ``lossy``, ``stale`` (an earlier life of the sender), or ``None``.
     """
     if header.tenant != ref.tenant:
         return "foreign"
@@ -204,8 +232,10 @@ def verify(
         return "mismatch"
     if header.wire_bytes != layout.wire_bytes or len(header.checksums) != layout.groups:
         return "mismatch"
-    if header.lossy or header.codec != "none":
+    if header.codec != "none":
         return "mismatch"
+    if header.lossy and exact:
+        return "lossy"
     if header.key != ref.key or header.parent != ref.parent or header.tokens != ref.tokens:
         return "mismatch"
     if incarnation is not None and header.incarnation != incarnation:

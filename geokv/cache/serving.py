@@ -1,15 +1,18 @@
-"""A tier as the transport's server sees it."""
+"""A site's tiers as the transport's server sees them."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 
 from geokv.cache.filler import group_filler
 from geokv.cache.history import History
 from geokv.cache.layout import ChunkLayout
-from geokv.cache.locality import DramTier
+from geokv.cache.locality import Entry, TierStack
 from geokv.cache.substrate import Served
+from geokv.errors import FetchError
+from geokv.units import NS_PER_S
 
 
 class TierSource:
@@ -23,7 +26,7 @@ class TierSource:
 
     def __init__(
         self,
-        tier: DramTier,
+        tier: TierStack,
         layout: ChunkLayout,
         incarnation: int,
         lease_ns: int,
@@ -39,20 +42,75 @@ class TierSource:
         self._history = history
         self._on_absent = on_absent
         self._filler = group_filler(layout)
+        # Brought up from the disk for an answer that is still to be opened.
+        self._held: dict[bytes, list[tuple[Entry, asyncio.TimerHandle]]] = {}
+
+    def ready(self, key: bytes) -> bool:
+        return key in self._tier.dram or not self._tier.on_disk(key)
+
+    async def reach(self, key: bytes, tenant: str) -> None:
+        if self.ready(key):
+            return
+        try:
+            async with asyncio.timeout(self._lease_ns / NS_PER_S):
+                if not await self._bring_up(key, tenant):
+                    return
+        except (FetchError, TimeoutError):
+            return
+        entry = self._tier.dram.pin(key)
+        if entry is not None:
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(self._lease_ns / NS_PER_S, self._let_go, key)
+            self._held.setdefault(key, []).append((entry, timer))
+
+    async def _bring_up(self, key: bytes, tenant: str) -> bool:
+        # What is on its way here from another site is not waited for: that site may be
+        # waiting for this one.
+        while not self.ready(key):
+            try:
+                arriving = self._tier.arriving(key, tenant)
+            except FetchError as error:
+                if error.cause != "full":
+                    raise
+                await asyncio.shield(self._tier.dram.room())
+                continue
+            if arriving is None:
+                return False
+            cause = await asyncio.shield(arriving)
+            if cause:
+                return False
+        return True
 
     def open(self, key: bytes, tenant: str, peer: str) -> Served | str:
+        known = self._tier.header(key)
+        if known is not None and known.tenant != tenant:
+            return "foreign"
         entry = self._tier.get(key)
+        self._let_go(key)
         if entry is None:
             self._on_absent(key)
             return "absent"
-        if entry.header.tenant != tenant:
-            entry.release()
-            return "foreign"
-        header = entry.header.stamped(entry.generation, self._incarnation, self._lease_ns)
+        header = entry.header
+        packed = header.pack_as(entry.generation, self._incarnation, self._lease_ns)
         pieces: list[memoryview] = []
         for place, fill in zip(self._layout.group_slices, self._filler, strict=True):
             pieces += [entry.view[place], fill]
-        return Served(header.pack(), pieces, self._lease_ns, entry.release)
+        return Served(packed, pieces, self._lease_ns, entry.release, header.lossy)
+
+    def close(self) -> None:
+        """Nobody will open what is held any more."""
+        for key in list(self._held):
+            while key in self._held:
+                self._let_go(key)
+
+    def _let_go(self, key: bytes) -> None:
+        held = self._held.get(key)
+        if held:
+            entry, timer = held.pop(0)
+            entry.release()
+            timer.cancel()
+            if not held:
+                del self._held[key]
 
     def closed(self, key: bytes, peer: str, sent_bytes: int, cause: str) -> None:
         self.served[cause or "ok"] += 1

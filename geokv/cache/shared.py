@@ -15,34 +15,49 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from geokv.cache.announcing import Announcer
-from geokv.cache.fetching import Fetcher, OnChunk
+from geokv.cache.fetching import OnChunk
 from geokv.cache.history import History, Sink
 from geokv.cache.keys import ChunkRef
+from geokv.cache.layered import LayeredFetcher, OnGroup, OnPiece
 from geokv.cache.layout import ChunkLayout
-from geokv.cache.locality import DramTier
+from geokv.cache.locality import DiskTier, DramTier, TierStack, WritePolicy
+from geokv.cache.mixed import spread
 from geokv.cache.ownership import Directory
 from geokv.cache.plan import LOCAL, Outcome, Plan
+from geokv.cache.receiving import TierSink
 from geokv.cache.record import checksums, make_header
 from geokv.cache.serving import TierSource
 from geokv.cache.substrate import Transport
 from geokv.clock import now_ns
-from geokv.errors import CacheError
+from geokv.errors import CacheError, ConfigError, FetchError
 from geokv.units import NS_PER_S
+
+PublishPolicy = Literal["all", "hot"]
+_KEYS_PER_CALL = 4096
 
 
 class SharedCache:
-    """Tier, directory and transport of one site.
+    """Tiers, directory and transport of one site.
 
     Args:
+        tier: the DRAM tier; under a disk it needs spare places.
         history: takes one dict per block operation (see ``History``).
         clock: monotonic ns, for history and spans. Deadlines are always on
             ``geokv.clock.now_ns``.
         lease_s: how long an answer to a peer may keep a chunk pinned.
         directory_s: deadline of directory calls that no request waits for.
         replicate: publish what was fetched, so that hot chunks spread.
+        exact: never use KV that lost something on its way (another element type).
+        disk: what chunks go down to and come up from; belongs to this object from here on.
+        write: when chunks go down (see ``locality.stack``).
+        publish: which chunks the directory hears of: ``all``, or those that are used
+            again (``hot``; what is fetched has been).
+
+    Raises:
+        ConfigError: an unknown policy, or a disk under a tier without spare places.
     """
 
     def __init__(
@@ -58,7 +73,13 @@ class SharedCache:
         lease_s: float = 10.0,
         directory_s: float = 5.0,
         replicate: bool = True,
+        exact: bool = True,
+        disk: DiskTier | None = None,
+        write: WritePolicy = "write-back",
+        publish: PublishPolicy = "all",
     ) -> None:
+        if publish not in get_args(PublishPolicy):
+            raise ConfigError(f"unknown publish policy {publish!r}", "known: all, hot")
         self.site = site
         self.layout = layout
         self.tier = tier
@@ -69,9 +90,22 @@ class SharedCache:
         self._clock = clock
         self._replicate = replicate
         self._history = History(site, history, clock)
-        self._background: set[asyncio.Task[Any]] = set()
-        self._announcer = Announcer(
+        self._publish_policy = publish
+        self._background: dict[asyncio.Task[Any], None] = {}
+        self._hits: Counter[str] = Counter()
+        self._remote_hits: Counter[str] = Counter()
+        self.tiers = TierStack(
             tier,
+            disk,
+            self._history,
+            transport.incarnation,
+            self._spawn,
+            self._gone,
+            self._became_hot,
+            write,
+        )
+        self._announcer = Announcer(
+            self.tiers,
             directory,
             self._history,
             round(directory_s * NS_PER_S),
@@ -79,15 +113,17 @@ class SharedCache:
             self._spawn,
         )
         self._source = TierSource(
-            tier,
+            self.tiers,
             layout,
             transport.incarnation,
             round(lease_s * NS_PER_S),
             self._history,
             self._announcer.gone,
         )
-        self._fetcher = Fetcher(tier, layout, transport, self._history, self._keep)
-        tier.on_evict = self._evicted
+        self._sink = TierSink(self.tiers, layout, self._history, exact, self._landed)
+        self._fetcher = LayeredFetcher(
+            self.tiers, layout, transport, self._history, self._keep, exact
+        )
 
     # -- life ------------------------------------------------------------------
 
@@ -98,7 +134,7 @@ class SharedCache:
             CacheError: the port is taken or the address is not this site's.
         """
         handlers = self.directory.bind(self.site, self.transport)
-        bound = await self.transport.serve(host, port, self._source, handlers)
+        bound = await self.transport.serve(host, port, self._source, handlers, self._sink)
         for name, (peer_host, peer_port) in peers.items():
             self.add_peer(name, peer_host, peer_port)
         return bound
@@ -109,7 +145,8 @@ class SharedCache:
         self._peers.append(site)
 
     async def connect(self, deadline_ns: int) -> None:
-        """Open all connections to all peers, then join the directory.
+        """Open all connections to all peers, join the directory, and tell it what an
+        earlier life of this site left on the disk.
 
         Raises:
             FetchError: a peer is unreachable, does not share the secret
@@ -117,6 +154,9 @@ class SharedCache:
                 that are merely down now are tried again when they are needed.
         """
         await self._to_all_peers(self.transport.connect, deadline_ns)
+        left = self.tiers.keys("disk") if self.tiers.disk is not None else []
+        for start in range(0, len(left), _KEYS_PER_CALL):
+            await self.publish(left[start : start + _KEYS_PER_CALL], deadline_ns)
 
     async def reconnect(self, deadline_ns: int) -> None:
         """Replace all connections, so that nothing learnt on an earlier path remains.
@@ -149,23 +189,29 @@ class SharedCache:
                 raise CacheError(f"{len(waiting)} background tasks of {self.site!r} did not end")
 
     async def close(self) -> None:
-        """Close all connections and end all background work."""
+        """Close all connections, end all background work and let the disk go."""
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self.transport.close()
+        self._source.close()
+        self.tiers.close()
 
     # -- reading ---------------------------------------------------------------
 
     async def lookup(self, refs: Sequence[ChunkRef], deadline_ns: int) -> Plan:
         """The longest prefix of ``refs`` that this site or, says the directory, another has.
 
+        What of it lies on this site's disk begins to come up at once.
         The directory is asked once, for what is not here; if it does not answer in
         time that is a counted miss and the plan ends with what is here.
         """
         started = self._clock()
         misses: Counter[str] = Counter()
-        here = [ref.key in self.tier for ref in refs]
+        here = [ref.key in self.tiers for ref in refs]
+        # Whatever the directory says, what is here up to the first gap is in the plan.
+        gap = here.index(False) if False in here else len(here)
+        promoted = self.tiers.prefetch(refs[:gap])
         elsewhere = [ref.key for ref, is_here in zip(refs, here, strict=True) if not is_here]
         located: dict[bytes, tuple[str, ...]] = {}
         if elsewhere:
@@ -174,6 +220,7 @@ class SharedCache:
                 located = dict(zip(elsewhere, found, strict=True))
             except CacheError as error:
                 self._miss(misses, "directory", error.message)
+        spans = spread(refs, located, self.transport.layout, self.layout)
         sources: list[tuple[str, ...]] = []
         for ref, is_here in zip(refs, here, strict=True):
             if is_here:
@@ -189,18 +236,23 @@ class SharedCache:
                 self._miss(misses, "unreachable", f"{', '.join(sites)} left alone", ref.key)
                 break
             sources.append(alive)
+        rest = self.tiers.prefetch(refs[gap : len(sources)])
+        promoted.update({gap + i: arrival for i, arrival in rest.items()})
         plan = Plan(
             tuple(refs[: len(sources)]),
             tuple(sources),
             len(refs),
             self._clock() - started,
             misses,
+            spans,
+            promoted=promoted,
         )
         self._history.note(
             "lookup",
             refs[-1].key if refs else None,
             asked=plan.asked,
             local=plan.local_chunks,
+            promoted=len(promoted),
             remote=plan.remote_chunks,
             lookup_ns=plan.lookup_ns,
         )
@@ -213,16 +265,42 @@ class SharedCache:
         before it are readable; the entry is pinned until it returns. Stops at the
         first missing chunk, or at the deadline. What ``on_chunk`` raises is raised.
         """
-        outcome = await self._fetcher.run(plan, deadline_ns, on_chunk)
+        return self._fetched(plan, await self._fetcher.run(plan, deadline_ns, on_chunk))
+
+    async def fetch_layered(
+        self, plan: Plan, deadline_ns: int, on_piece: OnPiece, on_group: OnGroup
+    ) -> Outcome:
+        """As ``fetch``, in group-major order, so that the first layers of the whole
+        prefix are here first (see ``layered``).
+
+        ``on_piece(chunk, group, kv)`` is awaited for every verified group;
+        ``on_group(group, chunks)`` when that group of the first ``chunks`` chunks has
+        been handed over. The prefix may still get shorter with a later group.
+        """
+        outcome = await self._fetcher.run_layered(plan, deadline_ns, on_piece, on_group)
+        return self._fetched(plan, outcome)
+
+    def _fetched(self, plan: Plan, outcome: Outcome) -> Outcome:
         self.misses.update(outcome.misses)
+        self._count(outcome)
+        used = [ref.key for ref in plan.refs[: outcome.usable_chunks]]
+        self.tiers.chained(used)
         if self._replicate and outcome.remote_chunks:
-            fetched = [
-                ref.key for ref in plan.refs[: outcome.usable_chunks] if ref.key in self.tier
-            ]
-            self._announcer.publish_soon(fetched)
+            self._announcer.publish_soon([key for key in used if key in self.tiers])
         return outcome
 
     # -- writing ---------------------------------------------------------------
+
+    async def push(
+        self, sites: Sequence[str], ref: ChunkRef, deadline_ns: int
+    ) -> dict[str, FetchError | None]:
+        """Offer a chunk of this site to others; it is read once, whoever takes it.
+
+        Returns:
+            Per site ``None`` once it is readable there (the receiver tells the
+            directory), or why it is not: ``present``, ``full``, ``mismatch``, ….
+        """
+        return await self.transport.push(sites, ref, deadline_ns)
 
     async def store(
         self, ref: ChunkRef, fill: Callable[[memoryview], None], publish: bool = True
@@ -251,10 +329,11 @@ class SharedCache:
             self.tier.abort(slot, "store failed")
             raise
         header = make_header(ref, self.layout, sums, slot.generation, self.transport.incarnation)
-        self.tier.commit(slot, header)
+        self.tiers.stored(slot, header)
         self._history.note(
             "store",
             ref.key,
+            tier="dram",
             parent=ref.parent.hex(),
             tenant=ref.tenant,
             generation=slot.generation,
@@ -265,52 +344,73 @@ class SharedCache:
         return True
 
     async def publish(self, keys: Sequence[bytes], deadline_ns: int | None = None) -> bool:
-        """Tell the directory that this site has ``keys``, in one call.
+        """Tell the directory that this site has ``keys`` (of one prefix, head first), in
+        one call; of those the publish policy keeps back it hears when they are used.
 
         Returns:
             False if it could not be told; counted as ``directory``.
         """
-        here = [key for key in keys if key in self.tier]
+        self.tiers.chained(keys)
+        everything = self._publish_policy == "all"
+        here = [key for key in keys if key in self.tiers]
+        here = [key for key in here if everything or self.tiers.is_hot(key)]
         return await self._announcer.tell("publish", here, deadline_ns)
 
     async def drop(
         self,
-        tier: Literal["dram"] = "dram",
+        tier: Literal["dram", "disk", "all"] = "dram",
         keys: Sequence[bytes] | None = None,
         deadline_ns: int | None = None,
     ) -> int:
-        """Forget ``keys`` (or everything): first in the directory, then here.
+        """Forget ``keys`` (or everything) in one tier, or in ``all``: first in the
+        directory, if this site has no other copy, then here.
 
         Returns:
             How many chunks were dropped.
+
+        Raises:
+            CacheError: there is no such tier, or files of dropped chunks remain.
         """
-        if tier != "dram":
-            raise CacheError(f"there is no tier {tier!r}", "this site has: dram")
-        leaving = [key for key in (self.tier.keys() if keys is None else keys) if key in self.tier]
-        await self._announcer.tell("withdraw", leaving, deadline_ns)
-        dropped = self.tier.drop(leaving)
-        for key in dropped:
-            self._history.note("drop", key, tier=tier)
-        return len(dropped)
+        there = dict.fromkeys(self.tiers.keys(tier))
+        leaving = [key for key in dict.fromkeys(there if keys is None else keys) if key in there]
+        last = [key for key in leaving if not self.tiers.elsewhere(tier, key)]
+        await self._announcer.tell("withdraw", last, deadline_ns)
+        dropped = self.tiers.drop(tier, leaving)
+        for key, where in dropped:
+            self._history.note("drop", key, tier=where)
+            if key not in self.tiers:
+                # Another request may have published it between the two.
+                self._announcer.left(key)
+        self.tiers.check_deleted(leaving)
+        return len(dict.fromkeys(key for key, _ in dropped))
 
     # -- accounts --------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
-        """Everything countable, JSON-ready, for the run folder."""
+        """Everything countable, JSON-ready, for the run folder. ``hits`` are chunks that
+        were handed over, by tier and, from other sites, by source."""
+        wire = self.layout.wire_bytes
         return {
             "site": self.site,
             "tier": self.tier.stats(),
+            "disk": self.tiers.stats(),
+            "hits": {**self._hits, "remote": dict(self._remote_hits)},
+            "hit_bytes": {
+                **{name: chunks * wire for name, chunks in self._hits.items()},
+                "remote": {site: chunks * wire for site, chunks in self._remote_hits.items()},
+            },
             "directory": self.directory.stats(),
             "transport": self.transport.stats(),
             "misses": dict(self.misses),
             "served": dict(self._source.served),
             "served_bytes": self._source.served_bytes,
+            "pushed": dict(self._sink.landed),
             "background": len(self._background),
         }
 
     def check_integrity(self, deep: bool = False) -> None:
         """INV-5 for this site. Raises ``CacheError`` naming what does not balance."""
-        self.tier.check_integrity(deep)
+        self.tiers.check_integrity(deep)
         self.directory.check_integrity()
 
     # -- inside ----------------------------------------------------------------
@@ -333,15 +433,29 @@ class SharedCache:
             self.misses[cause] += 1
         self._history.note("miss", key, cause=cause, reason=why)
 
-    def _evicted(self, key: bytes) -> None:
-        self._history.note("evict", key)
-        self._announcer.gone(key)
+    def _count(self, outcome: Outcome) -> None:
+        self._hits["dram"] += outcome.local_chunks - outcome.disk_chunks
+        self._hits["disk"] += outcome.disk_chunks
+        self._hits["merged"] += outcome.merged_chunks
+        self._remote_hits.update(outcome.sites)
+
+    def _gone(self, key: bytes) -> None:
+        self._announcer.left(key)
+
+    def _became_hot(self, key: bytes) -> None:
+        if self._publish_policy == "hot":
+            self._announcer.new(key)
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
         self._keep(task)
         return task
 
+    def _landed(self, key: bytes) -> None:
+        """A chunk that another site pushed is readable here."""
+        if self._replicate:
+            self._announcer.publish_soon([key])
+
     def _keep(self, task: asyncio.Task[Any]) -> None:
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._background[task] = None
+        task.add_done_callback(lambda task: self._background.pop(task, None))

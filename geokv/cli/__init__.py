@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from geokv.cli import check, clean, doctor, kernel, model, profile, run, serve, table
+from geokv.cli import capture, check, clean, doctor, kernel, model, profile, run, serve, table
 from geokv.errors import GeokvError
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ app.command("run")(run.run)
 app.command("serve")(serve.serve)
 app.command("table")(table.table)
 app.command("check")(check.check)
+app.command("capture")(capture.capture)
 app.command("clean")(clean.clean)
 app.add_typer(kernel.app, name="kernel")
 app.add_typer(model.app, name="model")

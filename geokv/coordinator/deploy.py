@@ -6,6 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
+from geokv.cache.substrate.tcp.keyring import deal
 from geokv.lab.build import Lab
 from geokv.scenario import Scenario
 from geokv.scenario.directory import CentralDirectory
@@ -53,6 +54,7 @@ def site_settings(
     deployment, cache = scenario.deployment, scenario.cache
     directory = cache.directory
     names = list(scenario.topology.sites)
+    rings = deal(run_secret(scenario, "sites"), names)
     control.mkdir(parents=True, exist_ok=True)
     os.chmod(control, 0o700)
     return [
@@ -65,7 +67,7 @@ def site_settings(
             history_path=str(records / f"history-{name}-{part}.jsonl"),
             peers={other: Peer(lab.address(other), KV_PORT) for other in names if other != name},
             tenants=tenants(scenario),
-            secret=run_secret(scenario, "sites"),
+            secret=rings[name],
             incarnation=1,
             directory_site=directory.site if isinstance(directory, CentralDirectory) else None,
             model=deployment.model,

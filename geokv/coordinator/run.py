@@ -12,6 +12,8 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +34,16 @@ def progress(event: str, **more: Any) -> None:
     print(json.dumps({"event": event, "t_ns": now_ns(), **more}), flush=True)
 
 
-def run_part(run_dir: Path, part: int, parts: int) -> None:
+def run_part(
+    run_dir: Path,
+    part: int,
+    parts: int,
+    watch: Callable[[Lab], AbstractContextManager[Any]] = nullcontext,
+) -> None:
     """Run this part's cells.
+
+    Args:
+        watch: entered with the built lab before a site starts, left after the last cell.
 
     Raises:
         GeokvError: the lab or a site could not be made, or a record not be written.
@@ -45,7 +55,7 @@ def run_part(run_dir: Path, part: int, parts: int) -> None:
     control = Path(tempfile.mkdtemp(prefix="geokv-control-", dir="/run"))
     try:
         progress("lab", sites=len(plan.sites), links=len(plan.links))
-        with Fleet() as fleet, Lab.build(plan) as lab:
+        with Fleet() as fleet, Lab.build(plan) as lab, watch(lab):
             _start(scenario, lab, fleet, control, records, part)
 
             def write(name: str, row: dict[str, Any]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from geokv.cache.substrate.tcp.keyring import Keyring
+
 Reuse = Literal["none", "local", "remote"]
 """What a request may reuse: nothing, this site's tiers, or any site's."""
 
@@ -38,7 +40,8 @@ class SiteSettings:
 
     ``device_bytes``, ``dram_bytes`` and ``stands_for`` describe the deployment the run
     stands for; ``byte_scale`` (S) divides what crosses the wire. ``seed`` fixes the
-    weights of a built-in model and must agree between sites.
+    weights of a built-in model and must agree between sites. ``secret`` is the keys dealt
+    to this site, or the deployment's secret where one hand holds all sites.
     """
 
     name: str
@@ -49,7 +52,7 @@ class SiteSettings:
     history_path: str
     peers: dict[str, Peer]
     tenants: tuple[Tenant, ...]
-    secret: bytes
+    secret: bytes | Keyring
     incarnation: int
     directory_site: str | None
     model: str

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+from geokv.cache.lifetime.policy import MayGo
 
 
 class Lru:
-    """Exact LRU over adds and reads."""
+    """Exact LRU over adds and reads; of one prefix the tail goes before the head."""
 
     def __init__(self) -> None:
         self._order: OrderedDict[bytes, None] = OrderedDict()
@@ -18,8 +20,19 @@ class Lru:
     def used(self, key: bytes) -> None:
         self._order.move_to_end(key)
 
+    def chained(self, keys: Sequence[bytes]) -> None:
+        for key in reversed(keys):
+            if key in self._order:
+                self._order.move_to_end(key)
+
     def removed(self, key: bytes) -> None:
         del self._order[key]
 
-    def victims(self) -> Iterator[bytes]:
+    def evict(self, coming: bytes, may_go: MayGo) -> bytes | None:
+        victim = next((key for key in self._order if may_go(key)), None)
+        if victim is not None:
+            del self._order[victim]
+        return victim
+
+    def keys(self) -> Iterator[bytes]:
         return iter(self._order)

@@ -1,13 +1,16 @@
 """What a tier asks of an eviction policy.
 
-The tier tells the policy what happens to its keys and asks for an order. Whether a
-key may go (pins, leases) is the tier's business alone, so no policy can break it.
+The tier tells the policy what happens to its keys and asks whom to give up. Whether
+a key may go (pins, leases) is the tier's business alone, so no policy can break it.
+Policies know keys and nothing else: they run without a byte of KV.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
+
+MayGo = Callable[[bytes], bool]
 
 
 class EvictionPolicy(Protocol):
@@ -19,9 +22,19 @@ class EvictionPolicy(Protocol):
     def used(self, key: bytes) -> None:
         """``key`` was read."""
 
-    def removed(self, key: bytes) -> None:
-        """``key`` left the tier, for whatever reason."""
+    def chained(self, keys: Sequence[bytes]) -> None:
+        """``keys`` were added or used together as one prefix, its head first. Without
+        its head a tail is of no use, so of equals the tail should go first."""
 
-    def victims(self) -> Iterator[bytes]:
-        """All keys, first the one that should go first. The tier does not change
-        while it iterates."""
+    def removed(self, key: bytes) -> None:
+        """``key`` left the tier for another reason than room."""
+
+    def evict(self, coming: bytes, may_go: MayGo) -> bytes | None:
+        """Choose a key that makes room for ``coming``, and forget it.
+
+        Returns:
+            ``None`` if none may go; then nothing changed that anybody could see.
+        """
+
+    def keys(self) -> Iterator[bytes]:
+        """All keys the policy believes to be in the tier, in no special order."""

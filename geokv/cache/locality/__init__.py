@@ -1,5 +1,20 @@
-"""Where a site keeps chunks: one tier per file."""
+"""Where a site keeps chunks: one tier per file, and how they stack."""
 
-from geokv.cache.locality.dram import DramTier, Entry, Slot
+from geokv.cache.locality.disk import DiskTier
+from geokv.cache.locality.disk_cost import DiskCost
+from geokv.cache.locality.dram import DramTier
+from geokv.cache.locality.slots import Entry, Slot
+from geokv.cache.locality.stack import WRITE_POLICIES, TierStack, WritePolicy
+from geokv.cache.locality.tier import Tier
 
-__all__ = ["DramTier", "Entry", "Slot"]
+__all__ = [
+    "WRITE_POLICIES",
+    "DiskCost",
+    "DiskTier",
+    "DramTier",
+    "Entry",
+    "Slot",
+    "Tier",
+    "TierStack",
+    "WritePolicy",
+]

@@ -9,14 +9,19 @@ memory; nothing is promised about that memory until the transfer is done.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from geokv.cache.keys import ChunkRef
+from geokv.cache.layout import ChunkLayout
 from geokv.cache.record import ChunkHeader
+from geokv.errors import FetchError
 
 TransferState = Literal["queued", "active", "done", "error"]
+
+# Who goes first where several wait for one connection.
+URGENT, FETCH, PUSH, BACKGROUND = 0, 1, 2, 3
 
 
 @dataclass(eq=False)
@@ -24,16 +29,29 @@ class Transfer:
     """One chunk on its way here.
 
     Attributes:
-        into: memory for the real KV, ``layout.real_bytes`` long.
+        into: memory for the real KV of the chunk, or of ``group``.
+        layout: of the asked site when this was posted. Should the site have come back
+            with another one since, the transfer ends as ``mismatch``.
         done: the verified header, or ``FetchError``. Cancelling it while the
             transfer is active closes the connection it runs on.
         stripe: connection it ran on, -1 before it was sent.
+        site: whom it is asked from.
+        priority: ``FETCH`` is for what a request waits for; ``BACKGROUND`` waits for it.
+        group: the one layer group that is asked for; -1 for the whole chunk.
+        exact: KV that has lost something on its way ends as ``lossy``.
+        wire_bytes: payload bytes that came, coded ones as they came.
     """
 
     ref: ChunkRef
     into: memoryview
+    layout: ChunkLayout
     deadline_ns: int
     done: asyncio.Future[ChunkHeader]
+    priority: int = FETCH
+    group: int = -1
+    exact: bool = True
+    site: str = ""
+    wire_bytes: int = 0
     state: TransferState = "queued"
     stripe: int = -1
     requested_ns: int = 0
@@ -51,16 +69,50 @@ class Served:
         pieces: the payload in wire order, ``[real of group 0, filler of group 0, …]``.
         lease_ns: after which the server must stop sending.
         release: called exactly once, when no byte will be read any more.
+        lossy: the KV has lost something (another element type, a lossy codec).
     """
 
     header: bytes
     pieces: list[memoryview]
     lease_ns: int
     release: Callable[[], None]
+    lossy: bool = False
+
+
+@dataclass
+class Landing:
+    """A place that a sink has reserved for a chunk which a peer pushes.
+
+    Args:
+        into: memory for the real KV; written to until ``commit`` or ``abort``.
+        commit: called once with the verified header, and the chunk is readable.
+        abort: called once with the cause, when no byte can land any more.
+    """
+
+    into: memoryview
+    commit: Callable[[ChunkHeader], None]
+    abort: Callable[[str], None]
+
+
+class ChunkSink(Protocol):
+    """Where pushed chunks go."""
+
+    def reserve(self, header: ChunkHeader, peer: str, incarnation: int) -> Landing | str:
+        """A place for the chunk, or why not (``present``, ``full``, ``mismatch`` …)."""
 
 
 class ChunkSource(Protocol):
     """The serving side's view of a site's cache."""
+
+    async def reach(self, key: bytes, tenant: str) -> None:
+        """Bring what lies in a slower tier to where ``open`` finds it.
+
+        Returns at once for what is there already or nowhere, and in any case within
+        the lease an answer has.
+        """
+
+    def ready(self, key: bytes) -> bool:
+        """Would ``reach`` return at once?"""
 
     def open(self, key: bytes, tenant: str, peer: str) -> Served | str:
         """Pin a chunk for ``peer``, or the cause why not (``absent``, ``foreign``)."""
@@ -88,9 +140,15 @@ class Transport(Protocol):
         """Of this site's process; greater than that of any earlier life."""
 
     async def serve(
-        self, host: str, port: int, source: ChunkSource, handlers: Mapping[str, Handler]
+        self,
+        host: str,
+        port: int,
+        source: ChunkSource,
+        handlers: Mapping[str, Handler],
+        sink: ChunkSink | None = None,
     ) -> int:
-        """Listen; returns the port (useful when 0 was asked).
+        """Listen; returns the port (useful when 0 was asked). Without a ``sink`` every
+        pushed chunk is refused.
 
         Raises:
             CacheError: the address cannot be bound.
@@ -112,8 +170,31 @@ class Transport(Protocol):
     async def warm(self, site: str, n_bytes: int, deadline_ns: int) -> None:
         """Pull ``n_bytes`` of filler over every data connection at once."""
 
-    def submit(self, site: str, ref: ChunkRef, into: memoryview, deadline_ns: int) -> Transfer:
-        """Post a read; connections are opened when none is."""
+    def submit(
+        self,
+        site: str,
+        ref: ChunkRef,
+        into: memoryview,
+        deadline_ns: int,
+        *,
+        priority: int = FETCH,
+        group: int = -1,
+        exact: bool = True,
+    ) -> Transfer:
+        """Post a read; connections are opened when none is.
+
+        Args:
+            into: of ``group`` alone, if one is asked for.
+        """
+
+    def stop(self, transfer: Transfer) -> None:
+        """End ``transfer``: when this returns, nothing writes to its memory any more."""
+
+    async def push(
+        self, sites: Sequence[str], ref: ChunkRef, deadline_ns: int
+    ) -> dict[str, FetchError | None]:
+        """Offer one chunk of this site to ``sites``: it is read once and sent to all who
+        take it. Per site ``None`` once it is readable there, or why it is not."""
 
     async def call(self, site: str, method: str, body: bytes, deadline_ns: int) -> bytes:
         """One small request to a handler of ``site``.
@@ -121,6 +202,10 @@ class Transport(Protocol):
         Raises:
             FetchError: no answer in time, or the handler refused.
         """
+
+    def layout(self, site: str) -> ChunkLayout:
+        """How the chunks of ``site`` lie, as it said when it joined; this site's own
+        layout (the same object) where it is equal or not known yet."""
 
     def up(self, site: str) -> bool:
         """False while a site that did not answer is left alone."""

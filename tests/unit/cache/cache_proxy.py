@@ -37,6 +37,11 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
+        self.answers = bytearray()
+        self._keeping = False
+        self._recorded: list[bytes] | None = None
+        self._recorded_answers: list[bytes] = []
+        self._to_server: list[asyncio.StreamWriter] = []
 
     async def start(self) -> Proxy:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
@@ -46,6 +51,20 @@ class Proxy:
     def arm(self, damage: Damage, offset: int = 0) -> None:
         self._armed = _Armed(damage, offset)
         self._seen = 0
+
+    def record_into(self, recorded: list[bytes], answers: list[bytes] | None = None) -> None:
+        """Keep what clients send from now on, and what they are answered, one item per
+        connection in order."""
+        self._recorded = recorded
+        self._recorded_answers = [] if answers is None else answers
+
+    def keep_answers(self) -> None:
+        """Keep what servers send from now on, in ``answers``."""
+        self._keeping = True
+
+    def inject(self, connection: int, data: bytes) -> None:
+        """Send bytes to the server in the name of the client of that connection."""
+        self._to_server[connection].write(data)
 
     def disarm(self) -> None:
         self._armed = None
@@ -69,17 +88,33 @@ class Proxy:
             writer.close()
             return
         self._writers.append(there)
+        connection = len(self._to_server)
+        self._to_server.append(there)
+        if self._recorded is not None:
+            self._recorded.append(b"")
+            self._recorded_answers.append(b"")
         for source, sink, damaged in ((reader, there, False), (there_reader, writer, True)):
-            task = asyncio.get_running_loop().create_task(self._pump(source, sink, damaged))
+            pump = self._pump(source, sink, damaged, connection)
+            task = asyncio.get_running_loop().create_task(pump)
             self._tasks.add(task)
 
     async def _pump(
-        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, damaged: bool
+        self,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        damaged: bool,
+        connection: int,
     ) -> None:
         try:
             while data := await source.read(16384):
                 if damaged:
                     data = await self._damage(data)
+                    if self._keeping:
+                        self.answers += data
+                    if self._recorded is not None:
+                        self._recorded_answers[connection] += data
+                elif self._recorded is not None:
+                    self._recorded[connection] += data
                 self.forwarded_bytes += len(data)
                 sink.write(data)
                 await sink.drain()

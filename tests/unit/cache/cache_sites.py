@@ -22,6 +22,7 @@ from geokv.cache import (
     chunk_refs,
     root_key,
 )
+from geokv.cache.substrate.tcp.keyring import Keyring
 from geokv.clock import now_ns
 from geokv.units import NS_PER_S
 
@@ -111,8 +112,9 @@ class World:
         layout: ChunkLayout,
         *,
         chunks: int = 64,
+        spare: int = 0,
         directory: Directory | None = None,
-        secret: bytes = SECRET,
+        secret: bytes | Keyring = SECRET,
         port: int = 0,
         peers: dict[str, tuple[str, int]] | None = None,
         transport: dict[str, Any] | None = None,
@@ -122,7 +124,7 @@ class World:
         cache = SharedCache(
             name,
             layout,
-            DramTier(layout, chunks * layout.wire_bytes, Lru()),
+            DramTier(layout, chunks * layout.wire_bytes, Lru(), spare),
             directory or CentralDirectory("a"),
             TcpTransport(name, layout, secret, **(transport or {})),
             events.append,

@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import random
 import socket
+from dataclasses import replace
 
 import pytest
 from cache_sites import SECRET, World, make_layout, make_refs, soon
 
 from geokv.cache import TcpTransport
-from geokv.cache.substrate.tcp.wire import HEAD_BYTES, FrameCodec, Kind
+from geokv.cache.substrate.tcp.handshake import Challenge, Security
+from geokv.cache.substrate.tcp.keyring import SecretRing, deal
+from geokv.cache.substrate.tcp.wire import HEAD_BYTES, FrameCodec, Kind, encode
 from geokv.errors import CacheError, ConfigError, FetchError, RecordError
 
 OTHER = b"the secret of another deployment"
@@ -26,7 +29,7 @@ async def test_a_wrong_secret_is_refused_and_counted(world: World) -> None:
     layout = make_layout()
     a = await world.site("a", layout)
     b = await world.site("b", layout, secret=OTHER, peers={"a": ("127.0.0.1", a.port)})
-    with pytest.raises(FetchError, match="does not know the secret") as caught:
+    with pytest.raises(FetchError, match="does not have the key of 'b' and 'a'") as caught:
         await b.cache.connect(soon())
     assert caught.value.cause == "unauthorised"
     await settle()
@@ -34,40 +37,79 @@ async def test_a_wrong_secret_is_refused_and_counted(world: World) -> None:
     assert stats["causes"]["unauthorised"] >= 1 and stats["connections"] == 0
 
 
-async def test_a_server_that_skips_the_proof_is_refused(world: World) -> None:
-    """An impostor who says READY without knowing the secret."""
+async def test_a_server_that_cannot_prove_its_name_is_refused(world: World) -> None:
+    """An impostor learns the caller's name and a nonce, and not the layout."""
+    heard = bytearray()
 
     async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from geokv.cache.substrate.tcp.handshake import Hello, Proof
-        from geokv.cache.substrate.tcp.wire import encode
-
-        codec = FrameCodec()
-        await reader.read(4096)
-        hello = Hello(b"n" * 32, "a", 1, make_layout().as_dict())
-        writer.write(codec.pack(Kind.CHALLENGE, encode(hello)))
-        await reader.read(4096)
-        writer.write(codec.pack(Kind.READY, encode(Proof(b"m" * 32))))
-        await writer.drain()
-        await reader.read(1)
+        heard.extend(await reader.read(4096))
+        writer.write(FrameCodec().pack(Kind.CHALLENGE, encode(Challenge(b"n" * 32, b"m" * 32))))
+        heard.extend(await reader.read(4096))
         writer.close()
 
     server = await asyncio.start_server(impostor, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
         b = await world.site("b", make_layout(), peers={"a": ("127.0.0.1", port)})
-        with pytest.raises(FetchError, match="does not know the deployment's secret") as caught:
+        with pytest.raises(FetchError, match="does not have the key") as caught:
             await b.cache.connect(soon())
         assert caught.value.cause == "unauthorised"
+        await settle()
         await b.cache.close()
+    assert b"tiny" not in heard and heard.count(b"GEOKV") == 0
+    assert 0 < len(heard) <= 5 * (HEAD_BYTES + 40)
 
 
 async def test_another_site_at_the_address_is_refused(world: World) -> None:
     layout = make_layout()
     a = await world.site("a", layout)
     b = await world.site("b", layout, peers={"c": ("127.0.0.1", a.port)})
-    with pytest.raises(FetchError, match="'a' answers at the address of 'c'") as caught:
+    with pytest.raises(FetchError, match="at the address of 'c' does not have the key") as caught:
         await b.cache.connect(soon())
     assert caught.value.cause == "unauthorised"
+
+
+@pytest.mark.parametrize("security", ["mac", "tls"])
+async def test_a_site_cannot_call_itself_by_another_name(world: World, security: Security) -> None:
+    """b has the keys that were dealt to b. With them it is b, and never c."""
+    layout = make_layout()
+    rings = deal(SECRET, ["a", "b", "c"], tls=True)
+    more = {"security": security}
+    a = await world.site("a", layout, secret=rings["a"], transport=more)
+    stolen = replace(rings["b"], site="c", pairs={**rings["b"].pairs, "b": bytes(32)})
+    c = await world.site(
+        "c", layout, secret=stolen, peers={"a": ("127.0.0.1", a.port)}, transport=more
+    )
+    if security == "mac":
+        with pytest.raises(FetchError) as caught:
+            await c.cache.connect(soon())
+        assert caught.value.cause == "unauthorised"
+    else:  # with b's certificate it is taken for b, whatever it says of itself
+        await c.cache.connect(soon())
+        assert a.cache.directory.table._lives.keys() == {"b"}  # type: ignore[attr-defined]
+    b = await world.site(
+        "b", layout, secret=rings["b"], peers={"a": ("127.0.0.1", a.port)}, transport=more
+    )
+    if security == "mac":
+        await b.cache.connect(soon())
+        assert a.cache.directory.table._lives.keys() == {"b"}  # type: ignore[attr-defined]
+
+
+def test_dealt_keys_are_equal_in_a_pair_and_nowhere_else() -> None:
+    rings = deal(SECRET, ["a", "b", "c", "d"])
+    pairs: dict[bytes, set[tuple[str, str]]] = {}
+    for site, ring in rings.items():
+        assert set(ring.pairs) == set(rings) - {site}
+        for peer, key in ring.pairs.items():
+            pairs.setdefault(key, set()).add((site, peer))
+    assert len(pairs) == 6 and all(len(ends) == 2 for ends in pairs.values())
+    for ends in pairs.values():
+        (one, other), back = sorted(ends)
+        assert back == (other, one)
+    assert deal(SECRET, ["d", "c", "b", "a"]) == rings
+    assert deal(OTHER, ["a", "b"])["a"].key("b") != rings["a"].key("b")
+    assert SecretRing("a", SECRET).key("b") == rings["a"].key("b")
+    assert repr(rings["a"]) == "Keyring(site='a', peers=['b', 'c', 'd'])"
 
 
 async def test_a_layout_mismatch_names_both_values(world: World) -> None:
@@ -153,6 +195,10 @@ def test_frames_cannot_be_replayed_reordered_or_forged() -> None:
         fresh.body(frame[:HEAD_BYTES], frame[HEAD_BYTES:])
     with pytest.raises(RecordError, match="wrong time"):
         FrameCodec((b"r" * 32, b"k" * 32)).head(FrameCodec().pack(Kind.HELLO, b""))
+    with pytest.raises(RecordError, match="wrong time"):
+        FrameCodec().head(FrameCodec().pack(Kind.GET, b""))
+    with pytest.raises(RecordError, match="more than 16384"):
+        FrameCodec((b"r" * 32, b"k" * 32)).head(FrameCodec().pack(Kind.JOIN, bytes(16385)))
 
 
 def test_bad_settings_are_refused() -> None:

@@ -196,6 +196,17 @@ def test_the_least_recently_read_goes_first() -> None:
     assert tier.stats()["evictions"] == 2
 
 
+def test_a_chunk_that_was_brought_for_a_reader_is_no_hit_of_the_tier() -> None:
+    tier = new_tier()
+    slot = tier.reserve(REFS[0].key)
+    slot.view[:] = content(REFS[0], LAYOUT)
+    sums = checksums(LAYOUT, slot.view)
+    tier.commit(slot, make_header(REFS[0], LAYOUT, sums, slot.generation, 1), fresh=True)
+    for hits in (0, 1, 2):
+        with tier.get(REFS[0].key) as entry:  # type: ignore[union-attr]
+            assert tier.stats()["hits"] == entry.uses == hits
+
+
 async def test_everybody_who_waits_for_a_chunk_learns_how_it_ended() -> None:
     tier = new_tier()
     good, bad = tier.reserve(REFS[0].key), tier.reserve(REFS[1].key)

@@ -118,6 +118,7 @@ def test_mismatch_names_each_field_with_both_values() -> None:
     assert mine.mismatch(theirs) == [
         "dtype: 'float32' here, 'float16' there",
         "block_tokens: 16 here, 8 there",
+        "key_tokens: 16 here, 8 there",
     ]
     assert mine.fingerprint != theirs.fingerprint
     assert mine.mismatch(make_layout()) == []

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from geokv.errors import FetchError
 
@@ -49,8 +51,12 @@ class Segment:
 class Channel:
     """Owns ``sock``, which must be connected and non-blocking.
 
-    One reader and one writer at a time. After ``close`` every call fails with the
-    ``FetchError`` it was given.
+    One reader at a time. After ``close`` every call fails with the ``FetchError`` it
+    was given.
+
+    Attributes:
+        on_end: told once why the connection ended.
+        written_bytes, sent_bytes: given to ``write``; taken from there by the kernel.
     """
 
     def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
@@ -62,10 +68,14 @@ class Channel:
         self._at = 0
         self._read: asyncio.Future[None] | None = None
         self._watching = False
+        self._wake_bytes = 1
         self._out: deque[memoryview] = deque()
+        self._marks: deque[tuple[int, Callable[[], None]]] = deque()
         self._drained: asyncio.Future[None] | None = None
         self._writing = False
+        self.on_end: Callable[[FetchError], None] | None = None
         self.received_bytes = 0
+        self.written_bytes = 0
         self.sent_bytes = 0
 
     @property
@@ -91,8 +101,7 @@ class Channel:
         try:
             self._fill()  # most often it is here already
             if not self._watching and not self._read.done():
-                self._watching = True
-                self._loop.add_reader(self._fd, self._on_readable)
+                self.watch(self._read_on)
             await self._read
         finally:
             self._read = None
@@ -104,11 +113,10 @@ class Channel:
         await self.receive([Segment(length, memoryview(data))])
         return bytes(data)
 
-    def _on_readable(self) -> None:
+    def _read_on(self) -> None:
         if self._read is None or self._read.done():
             # Nobody wants more now; a level-triggered reader would spin.
-            self._loop.remove_reader(self._fd)
-            self._watching = False
+            self.unwatch()
             return
         self._fill()
 
@@ -120,17 +128,9 @@ class Channel:
                 view = scratch()[:want]
             else:
                 view = segment.into[self._at : segment.length]
-            try:
-                got = self.sock.recv_into(view)
-            except (BlockingIOError, InterruptedError):
-                return
-            except OSError as error:
-                self.close(_lost(error))
-                return
+            got = self.receive_some(view)
             if not got:
-                self.close(FetchError("unreachable", "the peer closed the connection"))
                 return
-            self.received_bytes += got
             self._at += got
             if segment.on_bytes is not None:
                 segment.on_bytes(view[:got])
@@ -142,18 +142,76 @@ class Channel:
         if self._read is not None and not self._read.done():
             self._read.set_result(None)
 
+    def receive_some(self, view: memoryview) -> int:
+        """What the kernel has now, at most ``len(view)`` bytes; 0 if it has nothing or
+        the connection has ended."""
+        try:
+            got = self.sock.recv_into(view)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            self.close(_lost(error))
+            return 0
+        if not got:
+            self.close(FetchError("unreachable", "the peer closed the connection"))
+        self.received_bytes += got
+        return got
+
+    def wake_at(self, n_bytes: int) -> None:
+        """Readiness means so many bytes from now on. More must not be asked than will
+        surely come. (With TLS the kernel's bytes are others than ours: no effect.)"""
+        if n_bytes != self._wake_bytes and isinstance(self.sock, socket.socket):
+            self._wake_bytes = n_bytes
+            if not self.closed:
+                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, n_bytes)
+
+    def watch(self, on_readable: Callable[[], None]) -> None:
+        """Call ``on_readable`` whenever there is something for ``receive_some``; it must
+        take all of it or ``unwatch``. Ends the use of ``receive``."""
+        if not self.closed:
+            self._watching = True
+            self._loop.add_reader(self._fd, on_readable)
+
+    def unwatch(self) -> None:
+        """Stop calling; what comes waits in the kernel."""
+        if self._watching:
+            self._watching = False
+            self._loop.remove_reader(self._fd)
+
     # -- sending ---------------------------------------------------------------
 
-    def write(self, pieces: Sequence[memoryview | bytes]) -> None:
+    def write(
+        self, pieces: Sequence[memoryview | bytes], on_sent: Callable[[], None] | None = None
+    ) -> None:
         """Queue ``pieces`` and send what the kernel takes at once.
 
-        The memory must stay unchanged until ``drain`` returns or the channel is closed.
+        Args:
+            on_sent: called when the last of them is in the kernel's hands, possibly
+                before this returns; never, if the connection ends first.
+
+        The memory must stay unchanged until then or until the channel is closed.
 
         Raises:
             FetchError: the connection has ended.
         """
         self._check()
-        self._out.extend(memoryview(piece) for piece in pieces if len(piece))
+        asked = sum(map(len, pieces))
+        self.written_bytes += asked
+        if not self._out and len(pieces) <= _MOST_PIECES:
+            sent = self._hand_over(pieces)
+            if sent == asked:
+                if on_sent is not None:
+                    on_sent()
+                return
+            self._check()
+        else:
+            sent = 0
+        for piece in pieces:
+            if sent < len(piece):
+                self._out.append(memoryview(piece)[sent:])
+            sent = max(0, sent - len(piece))
+        if on_sent is not None:
+            self._marks.append((self.written_bytes, on_sent))
         if not self._writing:
             self._send()
         self._check()
@@ -175,27 +233,37 @@ class Channel:
 
     def _send(self) -> None:
         while self._out:
-            pieces = [self._out[i] for i in range(min(len(self._out), _MOST_PIECES))]
+            pieces = list(islice(self._out, _MOST_PIECES))
             asked = sum(map(len, pieces))
-            try:
-                sent = self.sock.sendmsg(pieces)
-            except (BlockingIOError, InterruptedError):
-                sent = 0
-            except OSError as error:
-                self.close(_lost(error))
+            sent = self._hand_over(pieces)
+            if self.closed:
                 return
-            self.sent_bytes += sent
             self._forget(sent)
             if sent < asked:
                 if not self._writing:
                     self._writing = True
                     self._loop.add_writer(self._fd, self._send)
-                return
-        if self._writing:
-            self._writing = False
-            self._loop.remove_writer(self._fd)
-        if self._drained is not None and not self._drained.done():
+                break
+        else:
+            if self._writing:
+                self._writing = False
+                self._loop.remove_writer(self._fd)
+        while self._marks and self._marks[0][0] <= self.sent_bytes:
+            self._marks.popleft()[1]()
+        if not self._out and self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
+
+    def _hand_over(self, pieces: Sequence[memoryview | bytes]) -> int:
+        """How many bytes the kernel took; closes the channel if the connection is lost."""
+        try:
+            sent = self.sock.sendmsg(pieces)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            self.close(_lost(error))
+            return 0
+        self.sent_bytes += sent
+        return sent
 
     def _forget(self, sent: int) -> None:
         while sent:
@@ -213,17 +281,18 @@ class Channel:
         if self._error is not None:
             return
         self._error = error
-        if self._watching:
-            self._loop.remove_reader(self._fd)
-            self._watching = False
+        self.unwatch()
         if self._writing:
             self._loop.remove_writer(self._fd)
             self._writing = False
         self._out.clear()
+        self._marks.clear()
         self.sock.close()
         for waiter in (self._read, self._drained):
             if waiter is not None and not waiter.done():
                 waiter.set_exception(error)
+        if self.on_end is not None:
+            self.on_end(error)
 
     def _check(self) -> None:
         if self._error is not None:
@@ -231,4 +300,24 @@ class Channel:
 
 
 def _lost(error: OSError) -> FetchError:
+    if isinstance(error, ssl.SSLError):
+        return tls_error(error)
     return FetchError("unreachable", f"the connection was lost ({error.strerror or error})")
+
+
+def tls_refused(error: ssl.SSLError) -> FetchError:
+    reason = (error.reason or str(error)).lower().replace("_", " ")
+    return FetchError(
+        "unauthorised",
+        f"TLS: {reason}",
+        "deal the keys and certificates of all sites from one secret",
+    )
+
+
+def tls_error(error: ssl.SSLError) -> FetchError:
+    """What a TLS error after the handshake means for the connection."""
+    reason = (error.reason or str(error)).lower().replace("_", " ")
+    if "alert" in reason and ("certificate" in reason or "unknown ca" in reason):
+        return tls_refused(error)
+    cause = "corrupt" if "alert" not in reason else "unreachable"
+    return FetchError(cause, f"TLS: {reason}")

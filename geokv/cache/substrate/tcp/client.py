@@ -1,78 +1,91 @@
-"""The asking end of one connection: requests out, answers in the same order.
+"""The asking end of one connection.
 
-Requests are pipelined. An answer that is late or not whole closes the connection,
-because what follows cannot be told apart from the rest of the record; an answer that
-is whole but wrong (checksum, header) costs only its own transfer.
+Requests are pipelined and answers come in the order the peer chooses (urgent ones
+first). An answer that is late or not whole closes the connection, because what follows
+cannot be told apart from the rest of the record; an answer that is whole but wrong
+(checksum) costs only its own transfer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import xxhash
-
-from geokv.cache import record
-from geokv.cache.filler import group_filler
-from geokv.cache.layout import ChunkLayout
 from geokv.cache.substrate.tcp import wire
 from geokv.cache.substrate.tcp.channel import Channel, Segment
-from geokv.cache.substrate.tcp.handshake import Identity, Session, greet, receive_frame
+from geokv.cache.substrate.tcp.frames import Frames
+from geokv.cache.substrate.tcp.handshake import Identity, Session, greet
+from geokv.cache.substrate.tcp.requests import (
+    CallRequest,
+    GetRequest,
+    PutRequest,
+    Request,
+    WarmRequest,
+    read_answer,
+)
 from geokv.cache.substrate.tcp.sockets import SocketOptions, tcp_info
+from geokv.cache.substrate.tcp.throttle import Throttle
 from geokv.cache.substrate.transport import Transfer
 from geokv.clock import now_ns
 from geokv.errors import FetchError, RecordError
 from geokv.units import NS_PER_S
 
 
-@dataclass(eq=False)
-class _Pending:
-    """A request whose answer must come next, or after those before it."""
-
-    id: int
-    deadline_ns: int
-    result: asyncio.Future[Any]
-    transfer: Transfer | None = None
-    timer: asyncio.TimerHandle | None = field(default=None, repr=False)
-
-
 class Stream:
     """One authenticated connection to a peer.
 
     Args:
+        throttle: caps what this site sends.
         on_change: called when an answer is complete or the stream has ended.
+
+    Attributes:
+        layout: how the peer's chunks lie.
+        silent: no frame has come since the last answer was whole.
     """
 
     def __init__(
         self,
         channel: Channel,
         session: Session,
-        layout: ChunkLayout,
         stripe: int,
+        throttle: Throttle,
         on_change: Callable[[Stream], None],
     ) -> None:
         self.peer = session.peer
         self.incarnation = session.incarnation
+        self.layout = session.layout
         self.stripe = stripe
         self.error: FetchError | None = None
         self.silent = True
         self._channel = channel
         self._codec = session.codec
-        self._layout = layout
+        self._throttle = throttle
         self._on_change = on_change
-        self._pending: deque[_Pending] = deque()
+        self._pending: dict[int, Request] = {}
+        self._current: Request | None = None
+        self._sending: asyncio.Task[None] | None = None
         self._next_id = 1
-        self._loop = asyncio.get_running_loop()
-        self._reader = self._loop.create_task(self._read_answers())
+        channel.on_end = self._ended
+        self._frames = Frames(
+            channel, session.codec, self._on_frame, self._on_payload, lambda: bool(self._pending)
+        )
+        self._frames.start()
 
     @property
     def outstanding(self) -> int:
         """Requests without a complete answer."""
         return len(self._pending)
+
+    def busy(self, priority: int) -> int:
+        """Requests without a complete answer that are no less urgent than ``priority``."""
+        return sum(request.priority <= priority for request in self._pending.values())
+
+    @property
+    def uploading(self) -> bool:
+        """Is payload of ours under way, behind which requests would have to wait?"""
+        return any(request.upload for request in self._pending.values())
 
     def tcp_info(self) -> dict[str, Any]:
         """Socket state as the kernel reports it."""
@@ -80,14 +93,34 @@ class Stream:
 
     # -- asking ----------------------------------------------------------------
 
-    def get(self, transfer: Transfer) -> None:
-        """Send the request of ``transfer``; its future tells the rest."""
+    def send(self, request: Request) -> None:
+        """Send it; its future tells the rest. The caller watches its deadline and calls
+        ``late``."""
+        if self.error is not None:
+            why = f"the connection to {self.peer} was closed: {self.error.message}"
+            _settle(request, FetchError("unreachable", why))
+            return
+        request.id = self._next_id
+        self._next_id += 1
+        self._pending[request.id] = request
+        kind, body, pieces = request.ask()
+        self._write(kind, body, pieces)
+
+    def get(self, transfer: Transfer, codec: str = "none") -> Request | None:
+        """Ask for a chunk; ``None`` if that ended at once."""
         transfer.state = "active"
         transfer.stripe = self.stripe
         transfer.requested_ns = now_ns()
-        pending = self._post(transfer.deadline_ns, transfer.done, transfer)
-        message = wire.Get(pending.id, transfer.ref.key, transfer.ref.tenant)
-        self._write(wire.Kind.GET, message)
+        if transfer.layout is not self.layout and transfer.layout != self.layout:
+            # The peer came back with another layout than the one this was made for.
+            error = FetchError("mismatch", f"the chunks of {self.peer} lie otherwise now")
+            transfer.state = "error"
+            if not transfer.done.done():
+                transfer.done.set_exception(error)
+            return None
+        request = GetRequest(transfer, self.layout, self.peer, self.incarnation, codec)
+        self.send(request)
+        return request
 
     async def warm(self, n_bytes: int, deadline_ns: int) -> None:
         """Pull ``n_bytes`` of filler.
@@ -95,9 +128,7 @@ class Stream:
         Raises:
             FetchError: ``timeout`` or ``unreachable``.
         """
-        pending = self._post(deadline_ns, self._loop.create_future())
-        self._write(wire.Kind.WARM, wire.Warm(pending.id, n_bytes))
-        await pending.result
+        await self._ask(WarmRequest(n_bytes, deadline_ns, self._future()))
 
     async def call(self, method: str, body: bytes, deadline_ns: int) -> bytes:
         """Run a handler at the peer.
@@ -105,160 +136,140 @@ class Stream:
         Raises:
             FetchError: ``timeout``, ``unreachable``, or ``refused`` with its message.
         """
-        pending = self._post(deadline_ns, self._loop.create_future())
-        self._write(wire.Kind.CALL, wire.Call(pending.id, method, body))
-        reply: wire.Reply = await pending.result
+        reply: wire.Reply = await self._ask(CallRequest(method, body, deadline_ns, self._future()))
         if reply.error:
             raise FetchError("refused", f"{self.peer} refused {method}: {reply.error}")
         return reply.body
 
-    def _post(
-        self, deadline_ns: int, result: asyncio.Future[Any], transfer: Transfer | None = None
-    ) -> _Pending:
-        pending = _Pending(self._next_id, deadline_ns, result, transfer)
-        self._next_id += 1
-        pending.timer = self._loop.call_at(deadline_ns / NS_PER_S, self._late, pending)
-        if transfer is not None:
-            # Its memory is the caller's again, so no byte more may be written to it.
-            result.add_done_callback(self._if_cancelled)
-        self._pending.append(pending)
-        return pending
+    def notify(self, notice: bytes) -> None:
+        """Tell the peer something that it does not answer."""
+        self._write(wire.Kind.NOTIFY, wire.encode(wire.Notify(notice)))
 
-    def _write(self, kind: wire.Kind, message: Any) -> None:
+    def deliver(self, put: PutRequest) -> None:
+        """Send the payload of an accepted offer."""
+        frame = (wire.Kind.PAYLOAD, wire.encode(wire.Ticket(put.id)))
+        if not self._throttle.caps(self.peer, ""):
+            self._write(*frame, put.served.pieces)
+            return
+        self._write(*frame)
+        paced = self._paced(put.served.pieces)
+        self._sending = asyncio.get_running_loop().create_task(paced)
+
+    async def _ask(self, request: Request) -> Any:
+        loop = asyncio.get_running_loop()
+        timer = loop.call_at(request.deadline_ns / NS_PER_S, self.late, request)
         try:
-            self._channel.write([self._codec.pack(kind, wire.encode(message))])
+            self.send(request)
+            return await request.result
+        finally:
+            timer.cancel()
+
+    @staticmethod
+    def _future() -> asyncio.Future[Any]:
+        return asyncio.get_running_loop().create_future()
+
+    def _write(self, kind: wire.Kind, body: bytes, pieces: Sequence[memoryview] = ()) -> None:
+        try:
+            self._channel.write([self._codec.pack(kind, body), *pieces])
         except (FetchError, RecordError) as error:
             cause = error.cause if isinstance(error, FetchError) else "mismatch"
             self.fail(FetchError(cause, error.message))
 
-    def _late(self, pending: _Pending) -> None:
+    def late(self, request: Request) -> None:
+        """The deadline of ``request`` has passed."""
         waited = "no byte of the answer came" if self.silent else "the answer is not whole"
         self.fail(
-            FetchError("timeout", f"{self.peer} did not answer by the deadline ({waited})"), pending
+            FetchError("timeout", f"{self.peer} did not answer by the deadline ({waited})"), request
         )
-
-    def _if_cancelled(self, future: asyncio.Future[Any]) -> None:
-        if future.cancelled():
-            self.fail(FetchError("cancelled", "the request was given up in mid-answer"))
 
     # -- answers ---------------------------------------------------------------
 
-    async def _read_answers(self) -> None:
-        try:
-            while True:
-                kind, body = await receive_frame(self._channel, self._codec)
-                if not self._pending:
-                    raise RecordError(f"a {kind.name} frame that nobody asked for")
-                pending = self._pending[0]
-                self.silent = False
-                outcome = await self._answer(pending, kind, body)
-                self._pending.popleft()
-                self.silent = True
-                _settle(pending, outcome)
-                self._on_change(self)
-        except RecordError as error:
-            self.fail(FetchError("corrupt", f"from {self.peer}: {error.message}"))
-        except FetchError as error:
-            self.fail(error)
+    def _on_frame(self, kind: wire.Kind, body: bytes) -> Sequence[Segment]:
+        id_, message = read_answer(kind, body)
+        request = self._pending.get(id_)
+        if request is None:
+            raise RecordError(f"a {kind.name} frame that nobody asked for")
+        self.silent = False
+        self._current = request
+        segments = request.take(kind, message)
+        if segments is None:
+            self._complete(request)
+        elif not segments:
+            self._current = None
+        return segments or ()
 
-    async def _answer(self, pending: _Pending, kind: wire.Kind, body: bytes) -> Any:
-        if kind is wire.Kind.CHUNK:
-            id_, packed = wire.split_chunk(body)
-            self._check_id(pending, id_)
-            if pending.transfer is None:
-                raise RecordError("a chunk in answer to something else")
-            return await self._chunk(pending.transfer, packed)
-        if kind is wire.Kind.MISS:
-            miss = wire.decode(body, wire.Miss)
-            self._check_id(pending, miss.id)
-            return FetchError(miss.cause, f"{self.peer} has no such chunk for us ({miss.cause})")
-        if kind is wire.Kind.FILL:
-            fill = wire.decode(body, wire.Warm)
-            self._check_id(pending, fill.id)
-            await self._channel.receive([Segment(fill.n_bytes)])
-            return None
-        if kind is wire.Kind.REPLY:
-            reply = wire.decode(body, wire.Reply)
-            self._check_id(pending, reply.id)
-            return reply
-        raise RecordError(f"a {kind.name} frame is no answer")
+    def _on_payload(self) -> None:
+        request = self._current
+        if request is not None:
+            request.whole()
+            self._complete(request)
 
-    @staticmethod
-    def _check_id(pending: _Pending, id_: int) -> None:
-        if id_ != pending.id:
-            raise RecordError(f"answer to request {id_} where {pending.id} must come")
-
-    async def _chunk(self, transfer: Transfer, packed: memoryview) -> Any:
-        """The verified header, or the error that this transfer ends with."""
-        transfer.first_byte_ns = now_ns()
-        header = record.parse(packed)
-        cause = record.verify(header, transfer.ref, self._layout, self.incarnation)
-        if cause is not None:
-            # Its length cannot be trusted either, so the connection ends with it.
-            raise FetchError(cause, f"{self.peer} sent a chunk that was not asked for ({cause})")
-        hashers = [xxhash.xxh3_128() for _ in self._layout.group_bytes]
-        segments = []
-        for hasher, piece, fill in zip(
-            hashers, self._layout.group_slices, group_filler(self._layout), strict=True
-        ):
-            real = transfer.into[piece]
-            segments.append(Segment(len(real), real, hasher.update))
-            segments.append(Segment(len(fill), None, hasher.update))
-        try:
-            await self._channel.receive(segments)
-        except FetchError as error:
-            if error.cause == "unreachable" and now_ns() - transfer.first_byte_ns > header.lease_ns:
-                raise FetchError("lease", "the lease ended before the chunk was sent") from None
-            raise
-        transfer.last_byte_ns = now_ns()
-        if transfer.last_byte_ns - transfer.first_byte_ns > header.lease_ns:
-            return FetchError("lease", "the chunk came after its lease had ended")
-        sums = tuple(hasher.digest() for hasher in hashers)
-        for group, (got, promised) in enumerate(zip(sums, header.checksums, strict=True)):
-            if got != promised:
-                return FetchError("corrupt", f"from {self.peer}: checksum of layer group {group}")
-        transfer.verified_ns = now_ns()
-        return header
+    def _complete(self, request: Request) -> None:
+        self._current = None
+        self.silent = True
+        del self._pending[request.id]
+        _settle(request, request.outcome)
+        self._on_change(self)
 
     # -- ending ----------------------------------------------------------------
 
-    def fail(self, error: FetchError, first: _Pending | None = None) -> None:
-        """Close the connection. Whoever is next in turn (or ``first``) gets ``error``;
-        the others, who only shared the connection, get ``unreachable``."""
-        ended_before = self.error is not None
-        if not ended_before:
-            self.error = error
-            self._channel.close(error)
-        culprit = first or (self._pending[0] if self._pending else None)
+    def stop(self, request: Request) -> None:
+        """The caller gives ``request`` up: when this returns, no byte of it can land."""
+        if self._pending.get(request.id) is request:
+            self.fail(FetchError("cancelled", "the request was given up in mid-answer"), request)
+
+    def fail(self, error: FetchError, first: Request | None = None) -> None:
+        """Close the connection. Whose answer was coming (or ``first``) gets ``error``; the
+        others, who only shared the connection, get ``unreachable``."""
+        if self.error is not None:
+            return
+        self.error = error
+        if self._sending is not None:
+            self._sending.cancel()
+        self._channel.close(error)
+        pending, self._pending = list(self._pending.values()), {}
+        culprit = first or self._current or (pending[0] if pending else None)
+        current = self._current
+        in_answer = isinstance(current, GetRequest) and current.lease_ended()
+        if in_answer and culprit is current and error.cause == "unreachable":
+            error = FetchError("lease", "the lease ended before the chunk was sent")
         shared = FetchError(
             "unreachable", f"the connection to {self.peer} was closed: {error.message}"
         )
-        for pending in self._pending:
-            late = error.cause == "timeout" and pending.deadline_ns <= now_ns()
-            _settle(pending, error if pending is culprit or late else shared)
-        self._pending.clear()
-        if not ended_before:
-            self._on_change(self)
+        for request in pending:
+            late = error.cause == "timeout" and request.deadline_ns <= now_ns()
+            _settle(request, error if request is culprit or late else shared)
+        self._on_change(self)
+
+    def _ended(self, error: FetchError) -> None:
+        if error.cause == "corrupt":
+            error = FetchError(error.cause, f"from {self.peer}: {error.message}")
+        self.fail(error)
 
     async def close(self) -> None:
-        """Close and wait for the reader to end."""
+        """Close; what is still asked for ends as ``unreachable``."""
         self.fail(FetchError("unreachable", "closed by this site"))
-        await asyncio.gather(self._reader, return_exceptions=True)
+        if self._sending is not None:
+            await asyncio.gather(self._sending, return_exceptions=True)
+
+    async def _paced(self, pieces: Sequence[memoryview]) -> None:
+        try:
+            await self._throttle.send(self._channel, pieces, self.peer, "")
+        except FetchError as error:
+            self.fail(error)
 
 
-def _settle(pending: _Pending, outcome: Any) -> None:
-    if pending.timer is not None:
-        pending.timer.cancel()
-    if pending.transfer is not None:
-        pending.transfer.state = "error" if isinstance(outcome, Exception) else "done"
-    if pending.result.done():
+def _settle(request: Request, outcome: Any) -> None:
+    if isinstance(request, GetRequest):
+        request.transfer.state = "error" if isinstance(outcome, Exception) else "done"
+    if request.result.done():
         return
     if isinstance(outcome, Exception):
-        pending.result.set_exception(outcome)
+        request.result.set_exception(outcome)
         # A transfer that nobody waits for any more is no unhandled error.
-        pending.result.exception()
+        request.result.exception()
     else:
-        pending.result.set_result(outcome)
+        request.result.set_result(outcome)
 
 
 async def open_stream(
@@ -268,6 +279,7 @@ async def open_stream(
     options: SocketOptions,
     stripe: int,
     deadline_ns: int,
+    throttle: Throttle,
     on_change: Callable[[Stream], None],
 ) -> Stream:
     """Connect and authenticate.
@@ -283,7 +295,7 @@ async def open_stream(
         async with asyncio.timeout_at(deadline_ns / NS_PER_S):
             await asyncio.get_running_loop().sock_connect(sock, (host, port))
             channel, session = await _greet(sock, me, expected)
-        return Stream(channel, session, me.layout, stripe, on_change)
+        return Stream(channel, session, stripe, throttle, on_change)
     except TimeoutError:
         sock.close()
         raise FetchError("timeout", f"{expected} at {host}:{port} did not answer in time") from None

@@ -1,16 +1,22 @@
-"""Mutual authentication: each side proves the deployment's secret to the other.
+"""Mutual authentication: who is there is proved before anything else is said.
 
 ::
 
-    client  HELLO      nonce, site, incarnation, layout
-    server  CHALLENGE  nonce, site, incarnation, layout
-    client  PROOF      MAC(secret, "client", transcript)
-    server  READY      MAC(secret, "server", transcript)   or   REFUSED cause
+    client  HELLO      nonce, site
+    server  CHALLENGE  nonce, MAC(pair key, "server", transcript)
+    client  JOIN       incarnation, layout                        frames with a MAC
+    server  READY      incarnation, layout    or REFUSED cause    from here on
 
-The transcript is both first frames, byte for byte, so nothing in them can be changed
-by anybody without the secret. Session keys, one per direction, come from the same
-transcript: a frame of one connection is worth nothing on another. The server proves
-itself last, after it knows that the client is no stranger.
+The transcript is the client's frame byte for byte, the server's nonce and both names.
+One key per direction comes from the key of the two sites and the transcript: a frame
+of one connection is worth nothing on another, and JOIN's own MAC is the client's proof.
+
+A stranger learns nothing. Whatever name it gives and whatever it sends, it gets 64
+bytes that look random and then a closed connection; the work done for it is the same
+for a known and an unknown name. Site, incarnation and layout are said to peers only.
+
+With TLS the same two last frames follow the TLS handshake, whose certificates have
+proved both names (``tls``); frames then have no MAC of their own.
 """
 
 from __future__ import annotations
@@ -18,19 +24,26 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal
 
 import msgspec
 
+from geokv.cache.convert import refusals
 from geokv.cache.layout import ChunkLayout
+from geokv.cache.substrate.tcp.certificates import TlsFiles
 from geokv.cache.substrate.tcp.channel import Channel
+from geokv.cache.substrate.tcp.keyring import Keyring
+from geokv.cache.substrate.tcp.tls import make_context, start_tls
 from geokv.cache.substrate.tcp.wire import HEAD_BYTES, FrameCodec, Kind, decode, encode
 from geokv.errors import ConfigError, FetchError, RecordError
 
-MIN_SECRET_BYTES = 16
 NONCE_BYTES = 32
+Security = Literal["mac", "tls"]
+Mixed = Literal["refuse", "convert"]
 
 
 @dataclass(frozen=True)
@@ -38,40 +51,80 @@ class Identity:
     """Who this site is, and what it can prove.
 
     Args:
-        secret: the deployment's, at least 16 bytes.
         incarnation: greater than in any earlier life of this site.
+        keys: of the pairs this site is part of.
         nonce: source of unpredictable bytes.
+        security: ``mac`` (authenticated, readable) or ``tls`` (also encrypted).
+        mixed: what to do with a peer whose chunks lie otherwise: refuse it, or
+            accept it where ``convert`` can make its chunks ours.
 
     Raises:
-        ConfigError: the secret is too short.
+        ConfigError: the keys are another site's, or TLS is asked for without
+            certificates.
     """
 
     site: str
     incarnation: int
     layout: ChunkLayout
-    secret: bytes
+    keys: Keyring
     nonce: Callable[[int], bytes] = secrets.token_bytes
+    security: Security = "mac"
+    mixed: Mixed = "refuse"
 
     def __post_init__(self) -> None:
-        if len(self.secret) < MIN_SECRET_BYTES:
+        if self.security not in ("mac", "tls"):
+            raise ConfigError(f"substrate.security: must be mac or tls, got {self.security!r}")
+        if self.mixed not in ("refuse", "convert"):
+            raise ConfigError(f"cache.mixed: must be refuse or convert, got {self.mixed!r}")
+        if self.keys.site != self.site:
+            raise ConfigError(f"keys of site {self.keys.site!r} were given to {self.site!r}")
+        if self.security == "tls":
+            _ = self.client_context, self.server_context
+
+    @cached_property
+    def client_context(self) -> ssl.SSLContext:
+        """For the connections this site opens."""
+        return make_context(self.tls, server=False)
+
+    @cached_property
+    def server_context(self) -> ssl.SSLContext:
+        """For the connections this site accepts."""
+        return make_context(self.tls, server=True)
+
+    @property
+    def tls(self) -> TlsFiles:
+        """Certificates.
+
+        Raises:
+            ConfigError: there are none.
+        """
+        if self.keys.tls is None:
             raise ConfigError(
-                f"secret: must have at least {MIN_SECRET_BYTES} bytes, got {len(self.secret)}"
+                f"substrate.security: tls, but site {self.site!r} has no certificate",
+                "deal the keys with tls=True",
             )
+        return self.keys.tls
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):
-    """What each side says of itself."""
+    """Who wants to be let in."""
 
     nonce: bytes
     site: str
+
+
+class Challenge(msgspec.Struct, frozen=True, array_like=True):
+    """Freshness of the server, and its proof."""
+
+    nonce: bytes
+    mac: bytes
+
+
+class Joined(msgspec.Struct, frozen=True, array_like=True):
+    """What each side says of itself, to a peer that has proved its name."""
+
     incarnation: int
     layout: dict[str, Any]
-
-
-class Proof(msgspec.Struct, frozen=True, array_like=True):
-    """Knowledge of the secret."""
-
-    mac: bytes
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):
@@ -83,11 +136,16 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True)
 class Session:
-    """An authenticated connection."""
+    """An authenticated connection.
+
+    Attributes:
+        layout: how the peer's chunks lie; another than ours only with ``mixed: convert``.
+    """
 
     peer: str
     incarnation: int
     codec: FrameCodec
+    layout: ChunkLayout
 
 
 async def receive_frame(channel: Channel, codec: FrameCodec) -> tuple[Kind, bytes]:
@@ -107,88 +165,119 @@ async def greet(channel: Channel, me: Identity, expected: str) -> Session:
     """Client side. The caller sets the deadline.
 
     Raises:
-        FetchError: ``unauthorised`` (either secret is wrong, or another site answers
-            than ``expected``), ``mismatch`` (layouts differ; both values named),
+        FetchError: ``unauthorised`` (whoever answers cannot prove to be ``expected``,
+            or does not believe us), ``mismatch`` (layouts differ; both values named),
             ``unreachable``.
     """
-    codec = FrameCodec()
-    mine = _hello(me)
-    channel.write([codec.pack(Kind.HELLO, mine)])
     try:
-        their_bytes = await _expect(channel, codec, Kind.CHALLENGE)
-        theirs = decode(their_bytes, Hello)
-        proofs = _Proofs(me.secret, mine, their_bytes)
-        channel.write([codec.pack(Kind.PROOF, encode(Proof(proofs.client)))])
-        answer = decode(await _expect(channel, codec, Kind.READY), Proof)
+        if me.security == "tls":
+            codec = await _greet_tls(channel, me, expected)
+        else:
+            codec = await _greet_mac(channel, me, expected)
+        channel.write([codec.pack(Kind.JOIN, _joined(me))])
+        theirs = decode(await _expect(channel, codec, Kind.READY), Joined)
     except RecordError as error:
         raise FetchError(
             "unreachable", f"{expected} does not speak our protocol: {error}"
         ) from None
-    if not hmac.compare_digest(answer.mac, proofs.server):
-        raise FetchError(
-            "unauthorised",
-            f"{expected} does not know the deployment's secret",
-            "give every site the same secret",
-        )
-    if theirs.site != expected:
-        raise FetchError("unauthorised", f"{theirs.site!r} answers at the address of {expected!r}")
-    _check_layout(me, theirs)
-    return Session(theirs.site, theirs.incarnation, FrameCodec(proofs.keys))
+    layout = _check_layout(me, expected, theirs)
+    return Session(expected, theirs.incarnation, codec, layout)
 
 
 async def admit(channel: Channel, me: Identity) -> Session:
     """Server side. The caller sets the deadline, and closes the channel on any error.
 
     Raises:
-        FetchError: as ``greet``; the client has been told.
+        FetchError: as ``greet``. Only a peer that has proved its name is told why.
     """
-    codec = FrameCodec()
-    mine = _hello(me)
     try:
-        their_bytes = await _expect(channel, codec, Kind.HELLO)
-        theirs = decode(their_bytes, Hello)
-        channel.write([codec.pack(Kind.CHALLENGE, mine)])
-        proofs = _Proofs(me.secret, their_bytes, mine)
-        proof = decode(await _expect(channel, codec, Kind.PROOF), Proof)
+        if me.security == "tls":
+            peer, codec = await _admit_tls(channel, me)
+        else:
+            peer, codec = await _admit_mac(channel, me)
+        theirs = decode(await _prove(channel, codec), Joined)
+        if not me.keys.knows(peer):
+            raise RecordError("no key is known for the name it gave")
     except RecordError as error:
-        raise FetchError(
-            "unauthorised", f"a stranger does not speak our protocol: {error}"
-        ) from None
+        raise FetchError("unauthorised", f"a stranger was turned away: {error.message}") from None
     try:
-        if not hmac.compare_digest(proof.mac, proofs.client):
-            raise FetchError(
-                "unauthorised",
-                f"{theirs.site!r} does not know the secret of {me.site!r}",
-                "give every site the same secret",
-            )
-        _check_layout(me, theirs)
+        layout = _check_layout(me, peer, theirs)
     except FetchError as error:
         refusal = Refused(error.cause, error.message)
         channel.write([codec.pack(Kind.REFUSED, encode(refusal))])
         raise
-    channel.write([codec.pack(Kind.READY, encode(Proof(proofs.server)))])
+    channel.write([codec.pack(Kind.READY, _joined(me))])
+    return Session(peer, theirs.incarnation, codec, layout)
+
+
+async def _greet_mac(channel: Channel, me: Identity, expected: str) -> FrameCodec:
+    codec = FrameCodec()
+    hello = encode(Hello(me.nonce(NONCE_BYTES), me.site))
+    channel.write([codec.pack(Kind.HELLO, hello)])
+    theirs = decode(await _expect(channel, codec, Kind.CHALLENGE), Challenge)
+    proofs = _Proofs(me.keys.key(expected), expected, hello, theirs.nonce)
+    if not hmac.compare_digest(theirs.mac, proofs.server) or not me.keys.knows(expected):
+        raise FetchError(
+            "unauthorised",
+            f"whoever answers at the address of {expected!r} does not have the key of "
+            f"{me.site!r} and {expected!r}",
+            "check the address, and deal the keys of all sites from one secret",
+        )
+    return FrameCodec(proofs.keys)
+
+
+async def _admit_mac(channel: Channel, me: Identity) -> tuple[str, FrameCodec]:
+    codec = FrameCodec()
+    hello = await _expect(channel, codec, Kind.HELLO)
+    theirs = decode(hello, Hello)
+    nonce = me.nonce(NONCE_BYTES)
+    proofs = _Proofs(me.keys.key(theirs.site), me.site, hello, nonce)
+    channel.write([codec.pack(Kind.CHALLENGE, encode(Challenge(nonce, proofs.server)))])
     receive, send = proofs.keys
-    return Session(theirs.site, theirs.incarnation, FrameCodec((send, receive)))
+    return theirs.site, FrameCodec((send, receive))
+
+
+async def _greet_tls(channel: Channel, me: Identity, expected: str) -> FrameCodec:
+    peer = await start_tls(channel, me.client_context, me.tls)
+    if peer != expected:
+        raise FetchError("unauthorised", f"{peer!r} answers at the address of {expected!r}")
+    return FrameCodec(proved=True)
+
+
+async def _admit_tls(channel: Channel, me: Identity) -> tuple[str, FrameCodec]:
+    return await start_tls(channel, me.server_context, me.tls), FrameCodec(proved=True)
 
 
 class _Proofs:
-    def __init__(self, secret: bytes, client_hello: bytes, server_hello: bytes) -> None:
-        key = hashlib.blake2b(secret, digest_size=32, person=b"geokv-secret").digest()
-        transcript = len(client_hello).to_bytes(8, "big") + client_hello + server_hello
+    """What the two ends derive from their key and the first two frames."""
 
-        def derive(role: bytes) -> bytes:
+    def __init__(self, key: bytes, server: str, hello: bytes, nonce: bytes) -> None:
+        transcript = b"".join(
+            len(part).to_bytes(4, "big") + part for part in (hello, nonce, server.encode())
+        )
+
+        def derive(purpose: bytes) -> bytes:
             return hashlib.blake2b(
-                transcript, digest_size=32, key=key, person=b"geokv-" + role
+                transcript, digest_size=32, key=key, person=b"geokv-" + purpose
             ).digest()
 
-        self.client = derive(b"client")
         self.server = derive(b"server")
         self.keys = (derive(b"to-server"), derive(b"to-client"))
 
 
-def _hello(me: Identity) -> bytes:
-    hello = Hello(me.nonce(NONCE_BYTES), me.site, me.incarnation, me.layout.as_dict())
-    return encode(hello)
+async def _prove(channel: Channel, codec: FrameCodec) -> bytes:
+    try:
+        return await _expect(channel, codec, Kind.JOIN)
+    except FetchError as error:
+        if error.cause != "unreachable":
+            raise
+        raise FetchError(
+            "unauthorised", f"who had asked to be let in gave no proof: {error.message}"
+        ) from None
+
+
+def _joined(me: Identity) -> bytes:
+    return encode(Joined(me.incarnation, me.layout.as_dict()))
 
 
 async def _expect(channel: Channel, codec: FrameCodec, kind: Kind) -> bytes:
@@ -202,11 +291,23 @@ async def _expect(channel: Channel, codec: FrameCodec, kind: Kind) -> bytes:
     return body
 
 
-def _check_layout(me: Identity, theirs: Hello) -> None:
+def _check_layout(me: Identity, peer: str, theirs: Joined) -> ChunkLayout:
+    """The peer's layout, if its chunks can be ours."""
     differing = me.layout.mismatch(theirs.layout)
-    if differing:
-        raise FetchError(
-            "mismatch",
-            f"chunk layouts of {me.site!r} and {theirs.site!r} differ: {'; '.join(differing)}",
-            "run both sites with the same model, block and chunk sizes and byte scale",
-        )
+    if not differing:
+        return me.layout
+    hint = "run both sites with the same model, block and chunk sizes and byte scale"
+    if me.mixed == "convert":
+        try:
+            layout = ChunkLayout.from_dict(theirs.layout)
+            differing = refusals(me.layout, layout)
+        except ConfigError as error:
+            differing = [error.message]
+        else:
+            if not differing:
+                return layout
+    raise FetchError(
+        "mismatch",
+        f"chunk layouts of {me.site!r} and {peer!r} differ: {'; '.join(differing)}",
+        hint,
+    )

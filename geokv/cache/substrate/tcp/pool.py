@@ -1,8 +1,10 @@
 """All connections to one peer: a control stream and the data stripes.
 
-Transfers wait in one queue; each stripe takes the next whenever it has fewer than
-``in_flight`` requests out, so a slow stripe never holds work that another could do.
-Small calls have their own connection and never queue behind payload.
+Transfers wait in one queue, the most urgent first; each stripe takes the next whenever
+it has fewer than ``in_flight`` requests out that are as urgent, so a slow stripe never
+holds work that another could do, and what a request waits for is never held back by
+what nobody waits for. Small calls have their own connection and never queue behind
+payload.
 
 A peer that does not answer is left alone for a while (0.5 s, doubling up to 30 s):
 only the first requests pay their deadline for it.
@@ -12,12 +14,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Any
 
-from geokv.cache.keys import ChunkRef
 from geokv.cache.substrate.tcp.client import Stream, open_stream
 from geokv.cache.substrate.tcp.handshake import Identity
+from geokv.cache.substrate.tcp.requests import Request
 from geokv.cache.substrate.tcp.sockets import SocketOptions
+from geokv.cache.substrate.tcp.throttle import Throttle
 from geokv.cache.substrate.transport import Transfer
 from geokv.clock import now_ns
 from geokv.errors import CacheError, FetchError
@@ -25,9 +31,30 @@ from geokv.units import NS_PER_S
 
 CONTROL = -1
 _STRIKES = 2
+_MOST_UNSAID = 256
 _FIRST_PAUSE_NS = NS_PER_S // 2
 _REOPEN_NS = 5 * NS_PER_S
 _LONGEST_PAUSE_NS = 30 * NS_PER_S
+
+
+@dataclass(eq=False)
+class Job:
+    """Something that one of the data stripes is to do.
+
+    Args:
+        result: always ends, by the deadline at the latest.
+        start: sends it; the request that is out then, or ``None`` if it ended at once.
+        upload: it sends payload; a stripe has one of these at a time.
+    """
+
+    priority: int
+    deadline_ns: int
+    result: asyncio.Future[Any]
+    start: Callable[[Stream], Request | None]
+    upload: bool = False
+    transfer: Transfer | None = None
+    request: Request | None = None
+    stream: Stream | None = None
 
 
 class Peer:
@@ -36,6 +63,7 @@ class Peer:
     Args:
         streams: data connections (stripes).
         in_flight: requests out at once on each stripe.
+        codec: in which chunks may be coded on their way here.
     """
 
     def __init__(
@@ -46,17 +74,25 @@ class Peer:
         options: SocketOptions,
         streams: int,
         in_flight: int,
+        throttle: Throttle,
+        codec: str = "none",
     ) -> None:
         self.site = site
         self.address = address
         self.causes: Counter[str] = Counter()
         self.incarnation = 0
+        self.layout = me.layout
         self._me = me
         self._options = options
         self._in_flight = in_flight
         self._stripes = [CONTROL, *range(streams)]
         self._streams: dict[int, Stream] = {}
-        self._queue: deque[Transfer] = deque()
+        self._throttle = throttle
+        self._codec = codec
+        self._queue: list[tuple[int, int, Job]] = []
+        self._order = 0
+        self._unsaid: deque[bytes] = deque(maxlen=_MOST_UNSAID)
+        self._jobs: dict[Transfer, Job] = {}
         self._connecting = asyncio.Lock()
         self._opening: asyncio.Task[None] | None = None
         self._strikes = 0
@@ -87,6 +123,7 @@ class Peer:
         except TimeoutError:
             opened = [FetchError("timeout", f"{self.site} did not answer in time")]
         errors = [one for one in opened if isinstance(one, BaseException)]
+        self._tell()
         if not errors:
             self._good()
             return
@@ -104,12 +141,16 @@ class Peer:
             self._options,
             stripe,
             deadline_ns,
+            self._throttle,
             self._changed,
         )
         if self._closed:
             await stream.close()
             raise FetchError("unreachable", "this site is closing")
+        if stream.error is not None:
+            raise stream.error
         self.incarnation = stream.incarnation
+        self.layout = stream.layout
         self._streams[stripe] = stream
 
     def _good(self) -> None:
@@ -137,58 +178,98 @@ class Peer:
                 self._strike()
         self._pump()
 
-    # -- chunks ----------------------------------------------------------------
+    # -- transfers -------------------------------------------------------------
 
-    def submit(self, ref: ChunkRef, into: memoryview, deadline_ns: int) -> Transfer:
+    def submit(self, transfer: Transfer) -> None:
         """Queue a read. Its future always ends: by the deadline at the latest."""
+        job = Job(
+            transfer.priority,
+            transfer.deadline_ns,
+            transfer.done,
+            lambda stream: stream.get(transfer, self._codec),
+            transfer=transfer,
+        )
+        self._jobs[transfer] = job
+        self.queue(job)
+
+    def queue(self, job: Job) -> None:
+        """Do ``job`` when its turn comes."""
         loop = asyncio.get_running_loop()
-        transfer = Transfer(ref, into, deadline_ns, loop.create_future())
-        timer = loop.call_at(deadline_ns / NS_PER_S, self._expire, transfer)
-        transfer.done.add_done_callback(lambda done: self._finished(done, timer))
-        self._queue.append(transfer)
+        timer = loop.call_at(job.deadline_ns / NS_PER_S, self._expire, job)
+        job.result.add_done_callback(lambda done: self._finished(job, timer))
+        self._order += 1
+        heappush(self._queue, (job.priority, self._order, job))
         self._pump()
         if len(self._streams) < len(self._stripes) and self.up:
             self._reopen()
-        return transfer
 
-    def _finished(self, done: asyncio.Future[Any], timer: asyncio.TimerHandle) -> None:
+    def stop(self, transfer: Transfer) -> None:
+        """The caller gives ``transfer`` up: when this returns, no byte of it can land."""
+        job = self._jobs.get(transfer)
+        if job is not None:
+            self.give_up(job)
+
+    def give_up(self, job: Job) -> None:
+        """As ``stop``, of anything that was queued."""
+        if job.stream is not None and job.request is not None:
+            job.stream.stop(job.request)
+        self._refuse(job, FetchError("cancelled", "the request was given up"))
+
+    def _finished(self, job: Job, timer: asyncio.TimerHandle) -> None:
         timer.cancel()
-        if done.cancelled():
+        if job.transfer is not None:
+            self._jobs.pop(job.transfer, None)
+        if job.result.cancelled():
             self.causes["cancelled"] += 1
-        elif isinstance(error := done.exception(), FetchError):
+            self.give_up(job)
+        elif isinstance(error := job.result.exception(), FetchError):
             self.causes[error.cause] += 1
 
-    def _expire(self, transfer: Transfer) -> None:
-        if transfer.state == "queued":
-            if not self._data_streams():
-                self._strike()
-            self._refuse(transfer, FetchError("timeout", f"no turn at {self.site} by the deadline"))
+    def _expire(self, job: Job) -> None:
+        if job.result.done():
+            return
+        if job.stream is not None and job.request is not None:
+            job.stream.late(job.request)
+            return
+        if not self._data_streams():
+            self._strike()
+        self._refuse(job, FetchError("timeout", f"no turn at {self.site} by the deadline"))
 
-    def _refuse(self, transfer: Transfer, error: FetchError) -> None:
-        transfer.state = "error"
-        if not transfer.done.done():
-            transfer.done.set_exception(error)
-
-    def _next(self) -> Transfer | None:
-        while self._queue:
-            transfer = self._queue.popleft()
-            if not transfer.done.done():
-                return transfer
-        return None
+    def _refuse(self, job: Job, error: FetchError) -> None:
+        if job.transfer is not None and job.transfer.state != "done":
+            job.transfer.state = "error"
+        if not job.result.done():
+            job.result.set_exception(error)
+            # Nobody may be waiting any more.
+            job.result.exception()
 
     def _pump(self) -> None:
-        """Give queued transfers to stripes, the least busy first."""
+        """Give queued jobs to stripes, the least busy first."""
         stripes = self._data_streams()
         while self._queue and stripes:
-            stream = min(stripes, key=lambda one: (one.outstanding, one.stripe))
-            if stream.outstanding >= self._in_flight:
+            job = self._queue[0][2]
+            if job.result.done():
+                heappop(self._queue)
+                continue
+            stream = self._least_busy(stripes, job.priority)
+            if stream.busy(job.priority) >= self._in_flight or (job.upload and stream.uploading):
                 return
-            transfer = self._next()
-            if transfer is not None:
-                stream.get(transfer)
+            heappop(self._queue)
+            job.stream = stream
+            job.request = job.start(stream)
             stripes = [one for one in stripes if one.error is None]
         if self._queue:
             self._reopen()
+
+    @staticmethod
+    def _least_busy(stripes: list[Stream], priority: int) -> Stream:
+        for stream in stripes:
+            if not stream.outstanding:
+                return stream
+        return min(
+            stripes,
+            key=lambda one: (one.uploading, one.busy(priority), one.outstanding, one.stripe),
+        )
 
     def _data_streams(self) -> list[Stream]:
         return [stream for stripe, stream in self._streams.items() if stripe != CONTROL]
@@ -213,8 +294,21 @@ class Peer:
     def _refuse_all(self, error: FetchError) -> None:
         if self._data_streams():
             return
-        while (transfer := self._next()) is not None:
-            self._refuse(transfer, error)
+        waiting, self._queue = self._queue, []
+        for _, _, job in waiting:
+            self._refuse(job, error)
+
+    def notify(self, notice: bytes) -> None:
+        """Tell the peer something; connects first if it must. Lost with the connection."""
+        self._unsaid.append(notice)
+        self._tell()
+        if self._unsaid:
+            self._reopen()
+
+    def _tell(self) -> None:
+        stream = self._streams.get(CONTROL)
+        while self._unsaid and stream is not None and stream.error is None:
+            stream.notify(self._unsaid.popleft())
 
     # -- the rest --------------------------------------------------------------
 
@@ -267,11 +361,19 @@ class Peer:
             },
         }
 
-    async def close(self) -> None:
-        """Close every connection; what waits ends as ``unreachable``."""
+    def abandon(self) -> None:
+        """Close every connection now; what waits ends as ``unreachable``."""
         self._closed = True
         if self._opening is not None:
             self._opening.cancel()
-            await asyncio.gather(self._opening, return_exceptions=True)
-        await asyncio.gather(*(stream.close() for stream in list(self._streams.values())))
+        for stream in list(self._streams.values()):
+            stream.fail(FetchError("unreachable", "closed by this site"))
         self._pump()
+
+    async def close(self) -> None:
+        """Close every connection; what waits ends as ``unreachable``."""
+        streams = list(self._streams.values())
+        self.abandon()
+        if self._opening is not None:
+            await asyncio.gather(self._opening, return_exceptions=True)
+        await asyncio.gather(*(stream.close() for stream in streams))

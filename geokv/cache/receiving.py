@@ -1,0 +1,77 @@
+"""Where chunks go that another site pushes here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from geokv.cache.history import History
+from geokv.cache.keys import ChunkRef, block_keys
+from geokv.cache.layout import ChunkLayout
+from geokv.cache.locality import TierStack
+from geokv.cache.record import ChunkHeader, verify
+from geokv.cache.substrate.transport import Landing
+from geokv.errors import CacheError
+
+
+class TierSink:
+    """Takes pushed chunks into a site's tiers.
+
+    Args:
+        exact: KV that lost something on its way is refused (``lossy``).
+        on_kept: told every key that has become readable.
+    """
+
+    def __init__(
+        self,
+        tier: TierStack,
+        layout: ChunkLayout,
+        history: History,
+        exact: bool,
+        on_kept: Callable[[bytes], None],
+    ) -> None:
+        self.landed: Counter[str] = Counter()
+        self._tier = tier
+        self._layout = layout
+        self._history = history
+        self._exact = exact
+        self._on_kept = on_kept
+
+    def reserve(self, header: ChunkHeader, peer: str, incarnation: int) -> Landing | str:
+        cause = self._refusal(header, incarnation)
+        if cause:
+            self._note(header.key, peer, cause)
+            return cause
+        try:
+            slot = self._tier.reserve(header.key)
+        except CacheError:
+            self._note(header.key, peer, "full")
+            return "full"
+
+        def commit(final: ChunkHeader) -> None:
+            self._tier.commit(slot, final)
+            self._note(final.key, peer, "")
+            self._on_kept(final.key)
+
+        def abort(cause: str) -> None:
+            self._tier.abort(slot, cause)
+            self._note(header.key, peer, cause)
+
+        return Landing(slot.view, commit, abort)
+
+    def _refusal(self, header: ChunkHeader, incarnation: int) -> str:
+        if header.key in self._tier or self._tier.pending(header.key) is not None:
+            return "present"
+        ref = ChunkRef(header.key, header.parent, header.tokens, header.tenant)
+        cause = verify(header, ref, self._layout, incarnation, self._exact)
+        if cause is not None:
+            return cause
+        # Nobody has asked for this key, so nothing but the chain says that it is true.
+        if len(header.tokens) != self._layout.chunk_tokens:
+            return "mismatch"
+        chain = block_keys(header.parent, header.tokens, self._layout.key_tokens)
+        return "" if chain[-1] == header.key else "mismatch"
+
+    def _note(self, key: bytes, peer: str, cause: str) -> None:
+        self.landed[cause or "ok"] += 1
+        self._history.note("pushed", key, peer=peer, cause=cause)

@@ -1,0 +1,345 @@
+"""What can be asked of a peer: one class per exchange, seen from the asking end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import xxhash
+
+from geokv.cache import record
+from geokv.cache.filler import group_filler
+from geokv.cache.layout import ChunkLayout
+from geokv.cache.record import ChunkHeader
+from geokv.cache.substrate.tcp import wire
+from geokv.cache.substrate.tcp.channel import Segment
+from geokv.cache.substrate.tcp.coded import CodedPayload
+from geokv.cache.substrate.tcp.wire import Kind
+from geokv.cache.substrate.transport import PUSH, URGENT, Served, Transfer
+from geokv.clock import now_ns
+from geokv.errors import FetchError, RecordError
+
+# Groups without filler that are together no longer than this are received in one go
+# and looked at afterwards, while they are still in the processor's cache.
+_TOGETHER_BYTES = 256 * 1024
+
+
+class Request:
+    """One exchange.
+
+    Attributes:
+        id: set when it is sent; unique on its connection.
+        result: future of whoever asked.
+        outcome: what ``result`` will be, once the answer is whole; an exception fails it.
+        upload: it sends payload.
+    """
+
+    priority = URGENT
+    upload = False
+
+    def __init__(self, deadline_ns: int, result: asyncio.Future[Any]) -> None:
+        self.id = 0
+        self.deadline_ns = deadline_ns
+        self.result = result
+        self.outcome: Any = None
+
+    def ask(self) -> tuple[Kind, bytes, Sequence[memoryview]]:
+        """The frame to send, and the raw payload that follows it."""
+        raise NotImplementedError
+
+    def take(self, kind: Kind, message: Any) -> Sequence[Segment] | None:
+        """Look at a frame that answers this.
+
+        Returns:
+            Where the payload behind it goes; ``None`` if the answer is whole now.
+
+        Raises:
+            RecordError, FetchError: the connection cannot go on after this.
+        """
+        raise RecordError(f"a {kind.name} frame is no answer to this")
+
+    def whole(self) -> None:
+        """The payload is in its place."""
+
+
+def _missed(message: wire.Miss, peer: str) -> FetchError:
+    cause = wire.known_cause(message.cause)
+    return FetchError(cause, f"{peer} has no such chunk for us ({cause})")
+
+
+class GetRequest(Request):
+    """A chunk by its key, or one layer group of it."""
+
+    def __init__(
+        self, transfer: Transfer, layout: ChunkLayout, peer: str, incarnation: int, codec: str
+    ) -> None:
+        super().__init__(transfer.deadline_ns, transfer.done)
+        self.priority = transfer.priority
+        self.transfer = transfer
+        self._layout = layout
+        self._peer = peer
+        self._incarnation = incarnation
+        self._codec = codec
+        self._header: ChunkHeader | None = None
+        self._coded: CodedPayload | None = None
+        self._hashers: list[Any] = []
+
+    def ask(self) -> tuple[Kind, bytes, Sequence[memoryview]]:
+        one = self.transfer
+        get = wire.Get(
+            self.id, one.ref.key, one.ref.tenant, one.priority, one.group, one.exact, self._codec
+        )
+        return Kind.GET, wire.encode(get), ()
+
+    def take(self, kind: Kind, message: Any) -> Sequence[Segment] | None:
+        if kind is Kind.MISS:
+            self.outcome = _missed(message, self._peer)
+            return None
+        if kind is Kind.CHUNK:
+            self._header = self._checked(message)
+            return self._raw_places()
+        if kind is Kind.CODED and message.codec == self._codec != "none":
+            self._header = self._checked(message.header)
+            self._coded = CodedPayload(
+                message, self._layout, self._groups, self.transfer.into, self.transfer.exact
+            )
+            self.transfer.wire_bytes = self._coded.wire_bytes
+            return self._coded.places
+        return super().take(kind, message)
+
+    @property
+    def _groups(self) -> range:
+        group = self.transfer.group
+        return range(self._layout.groups) if group < 0 else range(group, group + 1)
+
+    def _checked(self, packed: bytes | memoryview) -> ChunkHeader:
+        self.transfer.first_byte_ns = now_ns()
+        header = record.parse(packed)
+        one = self.transfer
+        cause = record.verify(header, one.ref, self._layout, self._incarnation, one.exact)
+        if cause is not None:
+            # Its length cannot be trusted either, so the connection ends with it.
+            raise FetchError(cause, f"{self._peer} sent a chunk that was not asked for ({cause})")
+        return header
+
+    def _raw_places(self) -> list[Segment]:
+        layout, into = self._layout, self.transfer.into
+        group = self.transfer.group
+        wire_bytes = layout.wire_bytes if group < 0 else sum(layout.group_bytes[group])
+        self.transfer.wire_bytes = wire_bytes
+        if wire_bytes == len(into) <= _TOGETHER_BYTES:
+            return [Segment(wire_bytes, into)]
+        places: list[Segment] = []
+        fillers = group_filler(layout)
+        start = layout.group_slices[self._groups[0]].start
+        for group in self._groups:
+            hasher = xxhash.xxh3_128()
+            self._hashers.append(hasher)
+            piece, fill = layout.group_slices[group], len(fillers[group])
+            real = into[piece.start - start : piece.stop - start]
+            places.append(Segment(len(real), real, hasher.update))
+            places.append(Segment(fill, None, hasher.update))
+        return places
+
+    def whole(self) -> None:
+        one, header = self.transfer, self._header
+        if header is None:
+            raise RecordError("a payload without a header")
+        one.last_byte_ns = now_ns()
+        if one.last_byte_ns - one.first_byte_ns > header.lease_ns:
+            self.outcome = FetchError("lease", "the chunk came after its lease had ended")
+            return
+        if self._coded is not None:
+            found = self._coded.decode(header)
+            self.outcome = (
+                FetchError("corrupt", f"from {self._peer}: {found}")
+                if isinstance(found, str)
+                else found
+            )
+        else:
+            self.outcome = self._compared(header)
+        one.verified_ns = now_ns()
+
+    def _compared(self, header: ChunkHeader) -> ChunkHeader | FetchError:
+        if self._hashers:
+            sums = [hasher.digest() for hasher in self._hashers]
+        else:
+            slices = [self._layout.group_slices[group] for group in self._groups]
+            base, into = slices[0].start, self.transfer.into
+            sums = [
+                xxhash.xxh3_128_digest(into[piece.start - base : piece.stop - base])
+                for piece in slices
+            ]
+        for group, got in zip(self._groups, sums, strict=True):
+            if got != header.checksums[group]:
+                return FetchError("corrupt", f"from {self._peer}: checksum of layer group {group}")
+        return header
+
+    def lease_ended(self) -> bool:
+        """Could the lease of the answer be why the connection ended?"""
+        header, first = self._header, self.transfer.first_byte_ns
+        return header is not None and now_ns() - first > header.lease_ns
+
+
+class WarmRequest(Request):
+    """Filler, to open a congestion window."""
+
+    def __init__(self, n_bytes: int, deadline_ns: int, result: asyncio.Future[Any]) -> None:
+        super().__init__(deadline_ns, result)
+        self._n_bytes = n_bytes
+
+    def ask(self) -> tuple[Kind, bytes, Sequence[memoryview]]:
+        return Kind.WARM, wire.encode(wire.Warm(self.id, self._n_bytes)), ()
+
+    def take(self, kind: Kind, message: Any) -> Sequence[Segment] | None:
+        if kind is not Kind.FILL:
+            return super().take(kind, message)
+        return [Segment(message.n_bytes)] if message.n_bytes else None
+
+
+class CallRequest(Request):
+    """A handler's answer."""
+
+    def __init__(
+        self, method: str, body: bytes, deadline_ns: int, result: asyncio.Future[Any]
+    ) -> None:
+        super().__init__(deadline_ns, result)
+        self._method = method
+        self._body = body
+
+    def ask(self) -> tuple[Kind, bytes, Sequence[memoryview]]:
+        return Kind.CALL, wire.encode(wire.Call(self.id, self._method, self._body)), ()
+
+    def take(self, kind: Kind, message: Any) -> Sequence[Segment] | None:
+        if kind is not Kind.REPLY:
+            return super().take(kind, message)
+        self.outcome = message
+        return None
+
+
+class PutRequest(Request):
+    """A chunk of ours for a peer that wants it: offered, then sent, then confirmed.
+
+    Args:
+        send: sends a frame with payload on the request's connection.
+    """
+
+    priority = PUSH
+    upload = True
+
+    def __init__(
+        self,
+        served: Served,
+        peer: str,
+        deadline_ns: int,
+        result: asyncio.Future[Any],
+        send: Callable[[PutRequest], None],
+    ) -> None:
+        super().__init__(deadline_ns, result)
+        self.served = served
+        self._peer = peer
+        self._send = send
+        self._accepted = False
+
+    def ask(self) -> tuple[Kind, bytes, Sequence[memoryview]]:
+        return Kind.OFFER, wire.encode(wire.Offer(self.id, self.served.header)), ()
+
+    def take(self, kind: Kind, message: Any) -> Sequence[Segment] | None:
+        if kind is Kind.MISS:
+            cause = message.cause
+            self.outcome = FetchError(cause, f"{self._peer} did not keep the chunk ({cause})")
+            return None
+        if kind is Kind.ACCEPT and not self._accepted:
+            self._accepted = True
+            self._send(self)
+            return ()
+        if kind is Kind.DONE and self._accepted:
+            return None
+        return super().take(kind, message)
+
+
+class ReadRequest(Request):
+    """Places of the peer's registered memory into places of ours."""
+
+    priority = PUSH
+
+    def __init__(
+        self,
+        places: Sequence[wire.Place],
+        into: Sequence[memoryview],
+        deadline_ns: int,
+        result: asyncio.Future[Any],
+    ) -> None:
+        super().__init__(deadline_ns, result)
+        self._places = tuple(places)
+        self._into = into
+
+    def ask(self) -> tuple[Kind, bytes, Sequence[memoryview]]:
+        access = wire.Access(self.id, self._places)
+        return Kind.READ, wire.encode(access), ()
+
+    def take(self, kind: Kind, message: Any) -> Sequence[Segment] | None:
+        if kind is Kind.MISS:
+            self.outcome = FetchError(message.cause, f"the peer refused the read ({message.cause})")
+            return None
+        if kind is not Kind.DATA:
+            return super().take(kind, message)
+        if message.n_bytes != sum(map(len, self._into)):
+            raise RecordError(f"{message.n_bytes} bytes in answer to a read of other length")
+        return [Segment(len(view), view) for view in self._into]
+
+
+class WriteRequest(Request):
+    """Places of ours into places of the peer's registered memory."""
+
+    priority = PUSH
+    upload = True
+
+    def __init__(
+        self,
+        places: Sequence[wire.Place],
+        source: Sequence[memoryview],
+        deadline_ns: int,
+        result: asyncio.Future[Any],
+    ) -> None:
+        super().__init__(deadline_ns, result)
+        self._places = tuple(places)
+        self._source = source
+
+    def ask(self) -> tuple[Kind, bytes, Sequence[memoryview]]:
+        access = wire.Access(self.id, self._places)
+        return Kind.WRITE, wire.encode(access), self._source
+
+    def take(self, kind: Kind, message: Any) -> Sequence[Segment] | None:
+        if kind is Kind.MISS:
+            cause = message.cause
+            self.outcome = FetchError(cause, f"the peer refused the write ({cause})")
+            return None
+        return None if kind is Kind.DONE else super().take(kind, message)
+
+
+ANSWERS: dict[Kind, type[msgspec.Struct]] = {
+    Kind.MISS: wire.Miss,
+    Kind.FILL: wire.Warm,
+    Kind.REPLY: wire.Reply,
+    Kind.CODED: wire.Coded,
+    Kind.ACCEPT: wire.Ticket,
+    Kind.DONE: wire.Ticket,
+    Kind.DATA: wire.Ticket,
+}
+
+
+def read_answer(kind: Kind, body: bytes) -> tuple[int, Any]:
+    """Which request a frame answers, and what it says.
+
+    Raises:
+        RecordError: it is no answer.
+    """
+    if kind is Kind.CHUNK:
+        return wire.split_chunk(body)
+    if kind not in ANSWERS:
+        raise RecordError(f"a {kind.name} frame is no answer")
+    message: Any = wire.decode(body, ANSWERS[kind])
+    return message.id, message

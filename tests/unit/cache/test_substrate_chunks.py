@@ -1,0 +1,42 @@
+"""Chunks over our own connections, and over an agent on them."""
+
+from __future__ import annotations
+
+import pytest
+from cache_sites import SECRET
+from chunk_suite import *  # noqa: F403
+from chunk_suite import MakeTransport
+
+from geokv.cache import ChunkLayout
+from geokv.cache.substrate import Transport
+from geokv.cache.substrate.choose import make_transport as choose
+from geokv.cache.substrate.descriptor import AgentTransport
+from geokv.cache.substrate.tcp import TcpTransport
+from geokv.cache.substrate.tcp.backend import TcpBackend
+from geokv.errors import ConfigError
+
+
+def direct(name: str, layout: ChunkLayout) -> Transport:
+    return TcpTransport(name, layout, SECRET)
+
+
+def over_an_agent(name: str, layout: ChunkLayout) -> Transport:
+    control = TcpTransport(name, layout, SECRET)
+    return AgentTransport(control, lambda control, host: TcpBackend.agent(control), layout)
+
+
+@pytest.fixture(params=[direct, over_an_agent])
+def make_transport(request: pytest.FixtureRequest) -> MakeTransport:
+    chosen: MakeTransport = request.param
+    return chosen
+
+
+def test_kinds_by_name() -> None:
+    from chunk_suite import LAYOUT
+
+    assert isinstance(choose("tcp", "a", LAYOUT, SECRET), TcpTransport)
+    assert isinstance(choose("nixl", "a", LAYOUT, SECRET), AgentTransport)
+    with pytest.raises(ConfigError, match=r"substrate\.kind: unknown transport 'rdma'"):
+        choose("rdma", "a", LAYOUT, SECRET)
+    with pytest.raises(ConfigError, match="stops virtual time"):
+        choose("mooncake", "a", LAYOUT, SECRET, virtual=True)
