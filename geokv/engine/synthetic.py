@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -117,6 +117,11 @@ class SyntheticModel:
             else:
                 self._draw(digest, row)
         return torch.from_numpy(logits)
+
+    def walk(self, spans: Sequence[Span], pool: BlockPool) -> Generator[int, None, torch.Tensor]:
+        """:meth:`forward`, once every layer has been announced: it reads them all together."""
+        yield from range(self.config.layers)
+        return self.forward(spans, pool)
 
     # -- writing ---------------------------------------------------------------
 
