@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from engine_steps import ROOT, Inline, answer, compute, prompt
 
-from geokv.clock import now_ns
 from geokv.engine import (
     ChargedCompute,
     Engine,
@@ -20,8 +20,8 @@ from geokv.engine import (
     SchedulerSettings,
     Sequence,
     Slice,
-    load_profile,
 )
+from geokv.engine import compute as compute_module
 from geokv.engine.arrival import Arrival, Interrupted
 from geokv.engine.compute import Stage, StepLoad
 from geokv.errors import EngineError
@@ -150,8 +150,9 @@ async def test_a_step_that_waits_makes_way_for_other_work(
             arrival.arrive()
 
     slow = loop.submit(Prompt(TOKENS, ROOT, SamplingParams(max_tokens=8), load=load))
-    await asyncio.sleep(0.005)
-    assert engine.compute.reached == [0, 1]  # type: ignore[attr-defined]
+    async with asyncio.timeout(10):
+        while engine.compute.reached != [0, 1]:  # type: ignore[attr-defined]
+            await asyncio.sleep(0.001)
     # The link stands still, the device does not.
     other = Prompt(prompt(9, 1), ROOT, SamplingParams(max_tokens=8))
     assert await tokens_of(loop.submit(other)) == answers[1]
@@ -203,25 +204,37 @@ async def test_cancelling_in_the_middle_leaks_nothing_and_caches_nothing(
     at_rest(engine, loop)
 
 
-async def test_a_charged_step_takes_the_longer_of_wire_and_compute_and_one_share() -> None:
-    profile = load_profile("llama-3.1-8b@h100")
-    charged = ChargedCompute(profile)
-    load = StepLoad(((512, 4096),), (), 1)
-    whole_s = profile.step_s(load.prefill, load.decode, load.rows)
+@pytest.mark.parametrize(
+    ("gap_ns", "took_ns"),
+    [
+        # Nothing to wait for: as if in one piece.
+        (0, 4 * 250),
+        # The wire is slower: its time and the last share.
+        (1_000, 4 * 1_000 + 250),
+        # Nearly as fast: each part waits for its group only.
+        (251, 4 * 251 + 250),
+        # Only the first is waited for.
+        (249, 249 + 4 * 250),
+    ],
+)
+async def test_a_charged_step_takes_the_longer_of_wire_and_compute_and_one_share(
+    monkeypatch: pytest.MonkeyPatch, gap_ns: int, took_ns: int
+) -> None:
+    clock = SimpleNamespace(now=5_000)
 
-    async def run(gap_s: float) -> float:
-        start = now_ns()
+    async def wait_until_ns(deadline_ns: int) -> None:
+        clock.now = max(clock.now, deadline_ns)
 
-        async def ready(number: int) -> None:
-            due = start + round(gap_s * (number + 1) * 1e9)
-            await asyncio.sleep(max(0, due - now_ns()) / 1e9)
+    async def ready(number: int) -> None:
+        clock.now = max(clock.now, 5_000 + gap_ns * (number + 1))
 
-        await charged.stages([Stage(lambda n=n: ready(n), lambda: None) for n in range(4)], load)
-        return (now_ns() - start) / 1e9
-
-    # Nothing to wait for: as if in one piece. Slow wire: its time and the last share.
-    assert 0 <= await run(0) - whole_s < 0.004
-    assert 0 <= await run(0.05) - (0.2 + whole_s / 4) < 0.004
+    monkeypatch.setattr(compute_module, "now_ns", lambda: clock.now)
+    monkeypatch.setattr(compute_module, "wait_until_ns", wait_until_ns)
+    charged = ChargedCompute(SimpleNamespace(step_s=lambda *_: 1e-6))  # type: ignore[arg-type]
+    stages = [Stage(lambda n=n: ready(n), lambda: None) for n in range(4)]
+    await charged.stages(stages, StepLoad(((512, 4096),), (), 1))
+    assert clock.now - 5_000 == took_ns
+    assert charged.late_ns == 0
 
 
 async def test_promises_that_make_no_sense_are_refused(small: LlamaModel) -> None:
