@@ -27,6 +27,8 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "less_than": lambda c: f"must be < {c['lt']:g}",
     "extra_forbidden": lambda c: "unknown key",
     "missing": lambda c: "is required",
+    "union_tag_invalid": lambda c: f"must be {c['expected_tags']}, got {c['tag']!r}",
+    "union_tag_not_found": lambda c: "is required",
 }
 
 
@@ -97,5 +99,7 @@ def _line(item: Any, source: str, data: Any) -> str:
     ):
         text += f", got {got!r}" if isinstance(got, str) else f", got {got}"
     path = _path(item["loc"], data)
+    if item["type"].startswith("union_tag"):
+        path = f"{path}.{context['discriminator'].strip(chr(39))}"
     place = f"{path}: " if path else ""
     return f"{source}: {place}{text}" if source else f"{place}{text}"

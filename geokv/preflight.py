@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from geokv.cache.layout import ChunkLayout
+from geokv.coordinator.prompts import Prompts, make_prompts
 from geokv.engine.config import ModelConfig
 from geokv.engine.load import model_config
 from geokv.engine.profile import GpuProfile, load_profile
 from geokv.engine.synthetic import synthetic_config
 from geokv.errors import ConfigError, EngineError
 from geokv.scenario import Scenario
+from geokv.scenario.workload import Document
 from geokv.units import show_size
 
 
@@ -33,8 +35,12 @@ def preflight(scenario: Scenario) -> GpuProfile:
     if deployment.content == "synthetic":
         config = synthetic_config(config, deployment.layer_groups)
     _check_layout(scenario, config, profile)
-    _check_lengths(scenario, config)
-    _check_pools(scenario, profile)
+    try:
+        prompts = make_prompts(scenario)
+    except EngineError as error:
+        raise ConfigError(f"deployment.model: {error.message}", error.hint) from None
+    _check_lengths(scenario, prompts, config)
+    _check_pools(scenario, prompts, profile)
     return profile
 
 
@@ -50,7 +56,7 @@ def _check_layout(scenario: Scenario, config: ModelConfig, profile: GpuProfile) 
             target_bytes_per_token=profile.kv_bytes_per_token,
             byte_scale=deployment.byte_scale,
             model_fingerprint=deployment.model,
-            dtype="float32" if deployment.content == "model" else "int8",
+            dtype=deployment.dtype if deployment.content == "model" else "int8",
             layers=config.layers,
             kv_heads=config.kv_heads,
             head_dim=config.head_dim,
@@ -62,24 +68,28 @@ def _check_layout(scenario: Scenario, config: ModelConfig, profile: GpuProfile) 
         raise ConfigError(f"deployment.{error.message}", error.hint) from None
 
 
-def _check_lengths(scenario: Scenario, config: ModelConfig) -> None:
-    workload = scenario.workload
-    tokens = workload.prefix_tokens + workload.question_tokens + workload.output_tokens
+def _check_lengths(scenario: Scenario, prompts: Prompts, config: ModelConfig) -> None:
+    tokens = prompts.longest + scenario.workload.output_tokens
     if tokens > config.max_tokens:
+        text = "document" if isinstance(scenario.workload, Document) else "prefix_tokens"
         raise ConfigError(
-            f"workload.prefix_tokens: prefix, question and answer are {tokens} tokens, "
+            f"workload.{text}: prefix, question and answer are {tokens} tokens, "
             f"{scenario.deployment.model} takes {config.max_tokens}"
         )
 
 
-def _check_pools(scenario: Scenario, profile: GpuProfile) -> None:
+def _check_pools(scenario: Scenario, prompts: Prompts, profile: GpuProfile) -> None:
     """One request must fit the device, and the prefix the provider's dram."""
-    deployment, workload = scenario.deployment, scenario.workload
-    tokens = workload.prefix_tokens + workload.question_tokens + workload.output_tokens
+    deployment = scenario.deployment
+    tokens = prompts.longest + scenario.workload.output_tokens
     blocks = -(-tokens // deployment.block_tokens) + 1
+    kept = len(prompts.prefix)
+    if "control-foreign" in scenario.arms:
+        # The asker then holds both texts, each with its question's own chunks.
+        kept = prompts.longest + len(prompts.foreign())
     needs = {
         "device_bytes": blocks * deployment.block_tokens * profile.kv_bytes_per_token,
-        "dram_bytes": workload.prefix_tokens * profile.kv_bytes_per_token,
+        "dram_bytes": kept * profile.kv_bytes_per_token,
     }
     for name, needed in needs.items():
         has = getattr(deployment, name)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from geokv import __version__
+from geokv.coordinator.prompts import make_prompts
 from geokv.engine.profile import GpuProfile
 from geokv.errors import GeokvError, RunError
 from geokv.preflight import preflight
@@ -140,7 +141,7 @@ def _what_ran(deployment: Deployment) -> str:
 
 
 def _manifest(scenario: Scenario, profile: GpuProfile, place: Place, parts: int) -> dict[str, Any]:
-    deployment = scenario.deployment
+    deployment, prompts = scenario.deployment, make_prompts(scenario)
     return {
         "clock": place.clock,
         "kernel": place.kernel_name,
@@ -150,6 +151,10 @@ def _manifest(scenario: Scenario, profile: GpuProfile, place: Place, parts: int)
         "model": _what_ran(deployment),
         "stands_for": deployment.stands_for,
         "compute": deployment.compute,
+        "prompt": {
+            "prefix_tokens": len(prompts.prefix),
+            "question_tokens": prompts.longest - len(prompts.prefix),
+        },
         "scenario_hash": scenario.hash,
         "profile": profile.model_dump(mode="json"),
         "versions": {

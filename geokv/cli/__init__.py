@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from geokv.cli import check, clean, doctor, kernel, model, run, serve, table
+from geokv.cli import check, clean, doctor, kernel, model, profile, run, serve, table
 from geokv.errors import GeokvError
 
 app = typer.Typer(
@@ -33,6 +33,7 @@ app.command("check")(check.check)
 app.command("clean")(clean.clean)
 app.add_typer(kernel.app, name="kernel")
 app.add_typer(model.app, name="model")
+app.add_typer(profile.app, name="profile")
 
 
 def main() -> None:

@@ -58,7 +58,7 @@ def serve(
     ] = Time.real,
     stands_for: Annotated[
         str, typer.Option(help="With --compute charged: MODEL@DEVICE, a GPU profile.")
-    ] = "llama-3.1-8b@h100",
+    ] = "llama-3.1-8b@h100-sxm",
     memory: Annotated[str, typer.Option(help="Of the KV pool, taken at once.")] = "512MiB",
     dram: Annotated[str, typer.Option(help="Of the tier below it.")] = "128MiB",
     max_batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens of one step.")] = 512,
@@ -82,7 +82,7 @@ def serve(
 
       geokv serve smollm2-135m --port 9000 --dtype bfloat16
 
-      geokv serve geokv-tiny --compute charged --stands-for llama-3.1-8b@h100
+      geokv serve geokv-tiny --compute charged --stands-for llama-3.1-8b@h100-sxm
     """
     from geokv.site.alone import AloneSettings, serve_alone
 

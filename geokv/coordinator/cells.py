@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
-from geokv.clock import now_ns, wait_until_ns
-from geokv.coordinator.client import Question
-from geokv.coordinator.deploy import API_PORT, tenants
+from geokv.clock import now_ns
+from geokv.coordinator.asking import Asker, Progress, Write
 from geokv.coordinator.fleet import Fleet
+from geokv.coordinator.planting import CONTROLS, Planter
+from geokv.coordinator.prompts import make_prompts
 from geokv.lab.build import Lab
 from geokv.lab.check import LinkCheck, check_links
 from geokv.scenario import Cell, Scenario
-from geokv.scenario.prompts import question as question_tokens
-from geokv.scenario.prompts import shared_prefix
-from geokv.site.record import RequestRecord
 
 _WARM_FLOOR_BYTES = 4 * 2**20
-_PREPARING = 2**31
-_BEAT_NS = 100_000_000
 _REUSE = {"recompute": "none", "local-hit": "local", "remote-hit": "remote"}
-
-_NEVER_SERVED: dict[str, Any] = {
-    "tenant": "",
-    "prompt_tokens": 0,
-    "cached_tokens": 0,
-    "output_ids": [],
-    "first_logits": [],
-    "spans": None,
-    "source": "none",
-    "wire_bytes": 0,
-    "chunks_remote": 0,
-    "chunks_local": 0,
-    "misses": {},
-    "decode_ns": 0,
-}
-"""The serving side of a request that was refused at the door."""
-
-Write = Callable[[str, dict[str, Any]], None]
-Progress = Callable[..., None]
 
 
 class CellRunner:
@@ -55,37 +30,40 @@ class CellRunner:
         scenario: Scenario,
         lab: Lab,
         fleet: Fleet,
-        vocab: int,
         write: Write,
         progress: Progress,
     ) -> None:
         self._scenario = scenario
         self._lab = lab
         self._fleet = fleet
-        self._vocab = vocab
         self._write = write
         self._progress = progress
-        self._key = tenants(scenario)[0].api_key
-        workload = scenario.workload
-        self._prefix = shared_prefix(scenario.seed, workload.prefix_tokens, vocab)
+        prompts = make_prompts(scenario)
+        self._asker = Asker(scenario, lab, fleet, prompts, write, progress)
+        self._planter = Planter(scenario, fleet, self._asker, prompts)
         self._now: dict[str, Any] = {}
 
     def run(self, cell: Cell) -> None:
         """One cell, start to end; its record is written last."""
         started_ns = now_ns()
         workload = self._scenario.workload
-        self._on_the_beat()
+        self._asker.on_the_beat()
         self._set(cell)
         self._progress("cell", cell=cell.index, label=cell.label)
         before = self._check(cell, "before")
         late_before = self._late_ns()
         self._warm()
         self._prepare(cell)
+        planted = {}
         for arm in self._scenario.arms:
+            if arm in CONTROLS:
+                planted[arm] = self._planter.plant(cell.index, arm)
             for repeat in range(workload.warmup):
                 self._request(cell, arm, repeat, warmup=True)
             for repeat in range(workload.requests):
                 self._request(cell, arm, repeat, warmup=False)
+            if arm in CONTROLS:
+                self._planter.clear()
         integrity = {}
         for name, site in self._fleet.sites.items():
             site.post("/settle")
@@ -109,6 +87,7 @@ class CellRunner:
                 },
                 "integrity": integrity,
                 "late_ns": late,
+                "planted": planted,
             },
         )
 
@@ -156,7 +135,7 @@ class CellRunner:
             site.post("/drop", tiers=["device", "dram"])
         provider = self._fleet.sites[workload.provider]
         provider.post("/policy", reuse="local")
-        self._ask(cell, "prepare", 0, True, workload.provider)
+        self._asker.prepare(cell.index, 0, workload.provider)
         provider.post("/settle")
 
     def _request(self, cell: Cell, arm: str, repeat: int, warmup: bool) -> None:
@@ -164,108 +143,20 @@ class CellRunner:
         workload = self._scenario.workload
         asker = self._fleet.sites[workload.asker]
         asker.post("/settle")
-        asker.post("/policy", reuse=_REUSE[arm])
-        if arm != "local-hit":
-            asker.post("/drop", tiers=["device", "dram"])
-        elif repeat == 0:
-            self._make_local(cell, warmup)
-        self._ask(cell, arm, repeat, warmup, workload.asker)
+        if arm in _REUSE:
+            asker.post("/policy", reuse=_REUSE[arm])
+            if arm != "local-hit":
+                asker.post("/drop", tiers=["device", "dram"])
+            elif repeat == 0:
+                self._make_local(cell, warmup)
+        self._asker.question(cell.index, arm, repeat, warmup, workload.asker)
 
     def _make_local(self, cell: Cell, warmup: bool) -> None:
         """Bring the prefix to the asker's device before its first local hit."""
         workload = self._scenario.workload
         asker = self._fleet.sites[workload.asker]
-        self._ask(cell, "prepare", 1 + warmup, True, workload.asker)
+        self._asker.prepare(cell.index, 1 + warmup, workload.asker)
         asker.post("/settle")
-
-    def _ask(self, cell: Cell, arm: str, repeat: int, warmup: bool, site: str) -> None:
-        workload = self._scenario.workload
-        # A question that prepares a cache is never one that is asked again.
-        number = repeat + _PREPARING if arm == "prepare" else repeat
-        tail = question_tokens(
-            self._scenario.seed,
-            cell.index,
-            number,
-            workload.question_tokens,
-            self._vocab,
-            warmup=warmup,
-        )
-        kind = "w" if warmup else "r"
-        request_id = f"c{cell.index}-{arm}-{kind}{repeat}"
-        self._on_the_beat()
-        reply = self._fleet.clients[site].ask(
-            Question(
-                request_id,
-                f"http://{self._lab.address(site)}:{API_PORT}/v1/completions",
-                self._key,
-                self._scenario.deployment.model,
-                self._prefix + tail,
-                workload.output_tokens,
-                workload.deadline,
-            )
-        )
-        row: dict[str, Any] = {
-            "request_id": request_id,
-            "cell": cell.index,
-            "arm": arm,
-            "repeat": repeat,
-            "warmup": warmup,
-            "site": site,
-            "status": "error" if reply.error else "ok",
-            "error": reply.error,
-            "text": reply.text,
-            "sent_ns": reply.sent_ns,
-            "first_ns": reply.first_ns,
-            "done_ns": reply.done_ns,
-            "ttft_ns": None if reply.first_ns is None else reply.first_ns - reply.sent_ns,
-        }
-        row.update(self._served(site, request_id, reply.sent_ns, reply.first_ns))
-        self._write("requests", row)
-        self._progress(
-            "request",
-            cell=cell.index,
-            arm=arm,
-            repeat=repeat,
-            warmup=warmup,
-            ttft_ms=None if row["ttft_ns"] is None else row["ttft_ns"] / 1e6,
-            error=reply.error,
-        )
-
-    def _on_the_beat(self) -> None:
-        """In virtual time, go on at the next whole tenth of a second.
-
-        Reading the clock costs virtual time (256 ns), so what came before takes some µs more
-        or less: in a first run Python compiles, in a second it does not. The kernel rounds
-        to its own ticks; from a beat on, every run is rounded alike (INV-9).
-        """
-        if self._scenario.clock == "virtual":
-            asyncio.run(wait_until_ns((now_ns() // _BEAT_NS + 1) * _BEAT_NS))
-
-    def _served(
-        self, site: str, request_id: str, sent_ns: int, first_ns: int | None
-    ) -> dict[str, Any]:
-        """The serving site's part of a request's record."""
-        data = self._fleet.sites[site].get(f"/requests/{request_id}")["record"]
-        if data is None:
-            return dict(_NEVER_SERVED)
-        source = data.pop("source")
-        record = RequestRecord(**data)
-        whole = first_ns is not None and record.prefilled_ns > 0
-        spans = record.spans_ns(sent_ns, first_ns) if whole and first_ns is not None else None
-        return {
-            "tenant": record.tenant,
-            "prompt_tokens": record.prompt_tokens,
-            "cached_tokens": record.cached_tokens,
-            "output_ids": record.output_ids,
-            "first_logits": record.first_logits,
-            "spans": spans,
-            "source": source,
-            "wire_bytes": record.wire_bytes,
-            "chunks_remote": record.chunks_remote,
-            "chunks_local": record.chunks_local,
-            "misses": record.misses,
-            "decode_ns": record.finished_ns - record.prefilled_ns if whole else 0,
-        }
 
 
 def _link_record(check: LinkCheck, phase: str) -> dict[str, Any]:

@@ -29,6 +29,8 @@ class Question:
     tokens: list[int]
     max_tokens: int
     deadline_s: float
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = True
 
 
 @dataclass
@@ -71,8 +73,10 @@ async def ask(http: httpx.AsyncClient, question: Question) -> Reply:
         "max_tokens": question.max_tokens,
         "temperature": 0,
         "stream": True,
-        "ignore_eos": True,
+        "ignore_eos": question.ignore_eos,
     }
+    if question.stop:
+        body["stop"] = list(question.stop)
     headers = {
         "Authorization": f"Bearer {question.api_key}",
         "X-Request-Id": question.request_id,

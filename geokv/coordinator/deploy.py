@@ -14,6 +14,8 @@ from geokv.site.settings import Peer, SiteSettings, Tenant
 API_PORT = 8000
 KV_PORT = 7000
 TENANT = "tenant-0"
+OTHER_TENANT = "tenant-1"
+"""Asks only what control-foreign puts in the first one's place."""
 
 
 def run_secret(scenario: Scenario, purpose: str) -> bytes:
@@ -28,9 +30,15 @@ def run_secret(scenario: Scenario, purpose: str) -> bytes:
 
 
 def tenants(scenario: Scenario) -> tuple[Tenant, ...]:
-    """The tenants of a run with their keys."""
-    key = "sk-" + run_secret(scenario, "api-key").hex()[:40]
-    return (Tenant(TENANT, key, run_secret(scenario, "salt")),)
+    """The tenants of a run with their keys: the one that is measured, and another."""
+    return tuple(
+        Tenant(
+            name,
+            "sk-" + run_secret(scenario, f"api-key{suffix}").hex()[:40],
+            run_secret(scenario, f"salt{suffix}"),
+        )
+        for name, suffix in ((TENANT, ""), (OTHER_TENANT, "-1"))
+    )
 
 
 def site_settings(

@@ -102,9 +102,13 @@ class ClientHandle:
             raise RunError(f"the load client ended: {error}") from None
         raise RunError(f"the load client gave no reply to {question.request_id}")
 
+    def end(self) -> None:
+        """Tell the process that nothing more will come."""
+        self._orders.close()
+
     def close(self) -> None:
         """End the process."""
-        self._orders.close()
+        self.end()
         self.process.join(timeout=10)
         if self.process.is_alive():
             self.process.kill()
@@ -124,6 +128,11 @@ class Fleet:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # All at once, then one by one: each takes its time to see it.
+        for client in self.clients.values():
+            client.end()
+        for site in self.sites.values():
+            site.process.terminate()
         for client in self.clients.values():
             client.close()
         for site in self.sites.values():

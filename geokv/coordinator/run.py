@@ -26,9 +26,6 @@ from geokv.scenario import Scenario
 from geokv.scenario.load import read_back
 from geokv.site.history import unwritable
 
-CONTENT_VOCAB = 256
-"""Prompts are drawn from the first ids, which every supported tokenizer has as plain content."""
-
 
 def progress(event: str, **more: Any) -> None:
     """One line on standard output: what is going on now."""
@@ -54,7 +51,7 @@ def run_part(run_dir: Path, part: int, parts: int) -> None:
             def write(name: str, row: dict[str, Any]) -> None:
                 _append(records / f"{name}-{part}.jsonl", row)
 
-            runner = CellRunner(scenario, lab, fleet, CONTENT_VOCAB, write, progress)
+            runner = CellRunner(scenario, lab, fleet, write, progress)
             for cell in cells:
                 runner.run(cell)
             stats = {name: site.get("/stats") for name, site in fleet.sites.items()}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from geokv.engine.generation import TokenEvent, TokenLogprob
     from geokv.engine.load import load_model
     from geokv.engine.loop import EngineLoop, LoopStats
-    from geokv.engine.model import LlamaModel, Span
+    from geokv.engine.model import LlamaModel
     from geokv.engine.pool import BlockPool
     from geokv.engine.prefix import PrefixNode, PrefixTree
     from geokv.engine.profile import GpuProfile, load_profile
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from geokv.engine.sampling import SamplingParams
     from geokv.engine.scheduler import SchedulerSettings
     from geokv.engine.sequence import Sequence, Slice
+    from geokv.engine.span import Span
     from geokv.engine.tokenizer import Tokenizer, load_tokenizer
 
 _HOMES = {
@@ -40,7 +41,7 @@ _HOMES = {
     "EngineLoop": "loop",
     "LoopStats": "loop",
     "LlamaModel": "model",
-    "Span": "model",
+    "Span": "span",
     "BlockPool": "pool",
     "PrefixNode": "prefix",
     "PrefixTree": "prefix",

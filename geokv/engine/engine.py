@@ -11,12 +11,12 @@ from functools import partial
 import torch
 
 from geokv.engine.compute import Compute, Stage, StepLoad
-from geokv.engine.model import Span
 from geokv.engine.pool import BlockPool
 from geokv.engine.prefix import OnEvict
 from geokv.engine.protocol import Model
 from geokv.engine.sequence import Sequence, Slice
 from geokv.engine.sequences import Sequences
+from geokv.engine.span import Span
 from geokv.errors import EngineError
 
 

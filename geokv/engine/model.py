@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch.nn.functional import silu
 
 from geokv.engine import rope
-from geokv.engine.attention import attend
+from geokv.engine.attention import Cached, attend, attend_together
 from geokv.engine.config import ModelConfig
+from geokv.engine.dense import Dense
 from geokv.engine.pool import BlockPool
-from geokv.engine.workspace import Workspace
-from geokv.errors import EngineError
+from geokv.engine.span import Batch, Context, Span
 
 
 @dataclass(frozen=True)
@@ -55,48 +56,43 @@ class ModelWeights:
     head: torch.Tensor
 
 
-@dataclass(frozen=True)
-class Span:
-    """New tokens of one sequence.
-
-    Args:
-        tokens: ids to compute, at positions ``start … start + len(tokens) - 1``.
-        start: tokens before them, whose KV the blocks hold already.
-        table: the sequence's blocks in order; covers at least ``start + len(tokens)``.
-        logits: whether those after the last token are wanted; a chunk of a prompt that
-            is not its last needs none.
-    """
-
-    tokens: Sequence[int]
-    start: int
-    table: Sequence[int]
-    logits: bool = True
+#: Single queries attend to a prefix of so many tokens together.
+SHARE_FROM_TOKENS = 256
 
 
-@dataclass(frozen=True)
-class _Placed:
-    """A span's rows in the batch, its blocks and the pool slots of its new tokens."""
+class _Step(NamedTuple):
+    """What every layer of one call sees."""
 
-    rows: slice
-    start: int
-    table: torch.Tensor
-    slots: torch.Tensor
+    batch: Batch
+    pool: BlockPool
+    cosine: torch.Tensor
+    sine: torch.Tensor
 
 
 class LlamaModel:
     """Weights and the forward pass; holds no sequence state.
 
     Scratch memory is reused between calls, so one instance computes one batch at a time.
+
+    Args:
+        masked: attend by torch's own choice of kernel and a mask; None: unless on a CPU.
     """
 
-    def __init__(self, config: ModelConfig, weights: ModelWeights, fingerprint: str) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: ModelWeights,
+        fingerprint: str,
+        masked: bool | None = None,
+    ) -> None:
         self.config = config
         self.weights = weights
         self.fingerprint = fingerprint
         self.dtype = weights.embedding.dtype
         self.device = weights.embedding.device
+        self._masked = self.device.type != "cpu" if masked is None else masked
         self._inverse = rope.inverse_frequencies(config, self.device)
-        self._scratch = Workspace(self.dtype, self.device)
+        self._dense = Dense(self.dtype, self.device)
 
     def new_pool(self, blocks: int, block_tokens: int = 16) -> BlockPool:
         """A pool of this model's KV shape."""
@@ -133,113 +129,86 @@ class LlamaModel:
         Yields each layer's index *before* that layer reads the pool, so whoever drives
         it can wait for the layer's cached KV to arrive, or change what is recomputed.
         """
-        placed = self._place(spans, pool)
-        ids = torch.tensor([t for span in spans for t in span.tokens], device=self.device)
-        positions = torch.cat(
-            [torch.arange(s.start, s.start + len(s.tokens), device=self.device) for s in spans]
-        )
-        cosine, sine = rope.angles(self._inverse, positions, self.dtype)
-        hidden = self._take("hidden", len(ids), self.config.hidden_size)
-        torch.index_select(self.weights.embedding, 0, ids, out=hidden)
+        share_from = None if self._masked else SHARE_FROM_TOKENS
+        batch = Batch(spans, pool, self.config.vocab_size, share_from)
+        angles = rope.angles(self._inverse, batch.positions, self.dtype)
+        step = _Step(batch, pool, *angles)
+        hidden = self._take("hidden", batch.rows, self.config.hidden_size)
+        torch.index_select(self.weights.embedding, 0, batch.ids, out=hidden)
         for index, layer in enumerate(self.weights.layers):
             yield index
-            hidden.add_(self._attention(index, layer, hidden, placed, pool, cosine, sine))
-            hidden.add_(self._mlp(layer, hidden))
-        wanted = zip(spans, placed, strict=True)
-        last = hidden[[place.rows.stop - 1 for span, place in wanted if span.logits]]
-        last = _rms_norm(last, self.weights.norm, self.config.rms_norm_eps)
-        return (last @ self.weights.head.t()).float()
+            self._attention(index, layer, hidden, step)
+            self._mlp(layer, hidden)
+        return self._logits(hidden[batch.wanted])
+
+    def _logits(self, last: torch.Tensor) -> torch.Tensor:
+        weights = self.weights
+        normed = self._dense.rms_norm(last, weights.norm, self.config.rms_norm_eps, last)
+        logits = last.new_empty(last.shape[0], weights.head.shape[0])
+        return self._dense.linear(normed, weights.head, None, logits).float()
 
     def _attention(
-        self,
-        index: int,
-        layer: LayerWeights,
-        hidden: torch.Tensor,
-        placed: Sequence[_Placed],
-        pool: BlockPool,
-        cosine: torch.Tensor,
-        sine: torch.Tensor,
-    ) -> torch.Tensor:
-        """Attention output ``[n, hidden]``; the new tokens' KV is in the pool afterwards."""
-        shape = self.config
-        rows = hidden.shape[0]
-        normed = _rms_norm(hidden, layer.input_norm, shape.rms_norm_eps)
-        query = self._linear("query", normed, layer.query, layer.query_bias)
-        key = self._linear("key", normed, layer.key, layer.key_bias)
-        value = self._linear("value", normed, layer.value, layer.value_bias)
-        query = query.view(rows, shape.heads, shape.head_dim)
-        key = key.view(rows, shape.kv_heads, shape.head_dim)
-        value = value.view(rows, shape.kv_heads, shape.head_dim)
+        self, index: int, layer: LayerWeights, hidden: torch.Tensor, step: _Step
+    ) -> None:
+        """Add to ``hidden`` ``[n, hidden]``; the new tokens' KV is in the pool afterwards."""
+        shape, batch = self.config, step.batch
+        query, key, value = self._project(layer, hidden, step)
+        step.pool.write(index, batch.slots, key, value)
+        mixed = self._take("mixed", batch.rows, shape.heads, shape.head_dim)
+        for work in batch.works:
+            cached = self._cached(index, work.context, step.pool)
+            attend(query[work.rows], cached, work.start, mixed[work.rows], self._masked)
+        for shared in batch.shared:
+            prefix = self._cached(index, shared.prefix, step.pool, "prefix")
+            own = (self._cached(index, context, step.pool) for context in shared.own)
+            mixed[shared.rows] = attend_together(query[shared.rows], prefix, own)
+        self._dense.add_linear(mixed.flatten(1), layer.out, layer.out_bias, hidden)
+
+    def _project(
+        self, layer: LayerWeights, hidden: torch.Tensor, step: _Step
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Rotated queries and keys, and values, each ``[n, heads, head_dim]``."""
+        shape, rows, dense = self.config, hidden.shape[0], self._dense
+        normed = self._take("normed", *hidden.shape)
+        dense.rms_norm(hidden, layer.input_norm, shape.rms_norm_eps, normed)
+        heads = [shape.heads, shape.kv_heads, shape.kv_heads]
+        # One buffer for all three, so that queries and keys are rotated together.
+        wide = self._take("projections", rows, sum(heads), shape.head_dim)
+        query, key, value = torch.split(wide, heads, dim=1)
+        for out, weight, bias in (
+            (query, layer.query, layer.query_bias),
+            (key, layer.key, layer.key_bias),
+            (value, layer.value, layer.value_bias),
+        ):
+            dense.linear(normed, weight, bias, out.flatten(1))
         if layer.query_norm is not None and layer.key_norm is not None:
-            query = _rms_norm(query, layer.query_norm, shape.rms_norm_eps)
-            key = _rms_norm(key, layer.key_norm, shape.rms_norm_eps)
-        query = rope.rotate(query, cosine, sine)
-        key = rope.rotate(key, cosine, sine)
-        mixed = self._take("mixed", rows, shape.heads, shape.head_dim)
-        for span in placed:
-            pool.write(index, span.slots, key[span.rows], value[span.rows])
-            mixed[span.rows] = self._attend(index, span, query[span.rows], pool)
-        return self._linear("projected", mixed.view(rows, -1), layer.out, layer.out_bias)
+            dense.rms_norm(query, layer.query_norm, shape.rms_norm_eps, query)
+            dense.rms_norm(key, layer.key_norm, shape.rms_norm_eps, key)
+        turned = wide[:, : shape.heads + shape.kv_heads]
+        half = self._take("half", rows, turned.shape[1], shape.head_dim // 2)
+        rope.rotate_(turned, step.cosine, step.sine, half)
+        return query, key, value
 
-    def _attend(
-        self, index: int, span: _Placed, query: torch.Tensor, pool: BlockPool
-    ) -> torch.Tensor:
-        block_shape = (pool.block_tokens, pool.kv_heads, pool.head_dim)
-        keys = self._take("keys", len(span.table), *block_shape)
-        values = self._take("values", len(span.table), *block_shape)
-        pool.read(index, span.table, keys, values)
-        context = span.start + query.shape[0]
-        return attend(
-            query, keys.flatten(0, 1)[:context], values.flatten(0, 1)[:context], span.start
-        )
+    def _cached(self, index: int, context: Context, pool: BlockPool, name: str = "own") -> Cached:
+        """The keys and values of a layer; valid until the name's next use."""
+        if context.first is not None:
+            keys, values = pool.view(index, context.first, len(context.blocks))
+        else:
+            shape = (2, len(context.blocks) * pool.block_tokens, pool.kv_heads, pool.head_dim)
+            keys, values = self._take(name, *shape)
+            pool.read(index, context.blocks, keys, values)
+        return keys[: context.tokens], values[: context.tokens]
 
-    def _mlp(self, layer: LayerWeights, hidden: torch.Tensor) -> torch.Tensor:
-        normed = _rms_norm(hidden, layer.post_norm, self.config.rms_norm_eps)
-        gate = self._linear("gate", normed, layer.gate, layer.gate_bias)
-        up = self._linear("up", normed, layer.up, layer.up_bias)
+    def _mlp(self, layer: LayerWeights, hidden: torch.Tensor) -> None:
+        shape, rows, linear = self.config, hidden.shape[0], self._dense.linear
+        normed = self._take("normed", *hidden.shape)
+        self._dense.rms_norm(hidden, layer.post_norm, shape.rms_norm_eps, normed)
+        gate = self._take("gate", rows, shape.intermediate_size)
+        up = self._take("up", rows, shape.intermediate_size)
+        linear(normed, layer.gate, layer.gate_bias, gate)
+        linear(normed, layer.up, layer.up_bias, up)
         product = silu(gate, inplace=True).mul_(up)
-        return self._linear("projected", product, layer.down, layer.down_bias)
-
-    def _linear(
-        self, name: str, rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
-    ) -> torch.Tensor:
-        out = self._take(name, rows.shape[0], weight.shape[0])
-        torch.mm(rows, weight.t(), out=out)
-        return out if bias is None else out.add_(bias)
+        self._dense.add_linear(product, layer.down, layer.down_bias, hidden)
 
     def _take(self, name: str, *shape: int) -> torch.Tensor:
-        return self._scratch.take(name, *shape)
-
-    def _place(self, spans: Sequence[Span], pool: BlockPool) -> list[_Placed]:
-        placed: list[_Placed] = []
-        row = 0
-        size = pool.block_tokens
-        for span in spans:
-            stop = span.start + len(span.tokens)
-            if not span.tokens or span.start < 0 or stop > len(span.table) * size:
-                raise EngineError(
-                    f"span of {len(span.tokens)} tokens from {span.start} does not fit "
-                    f"{len(span.table)} blocks of {size}"
-                )
-            if not 0 <= min(span.tokens) <= max(span.tokens) < self.config.vocab_size:
-                raise EngineError(
-                    f"token ids must be in 0 … {self.config.vocab_size - 1}, "
-                    f"got {min(span.tokens)} … {max(span.tokens)}"
-                )
-            used = -(-stop // size)
-            table = torch.tensor(span.table[:used], dtype=torch.int64, device=self.device)
-            positions = torch.arange(span.start, stop, device=self.device)
-            slots = table[positions // size] * size + positions % size
-            rows = slice(row, row + len(span.tokens))
-            placed.append(_Placed(rows, span.start, table, slots))
-            row = rows.stop
-        if not placed:
-            raise EngineError("an empty batch cannot be computed")
-        return placed
-
-
-def _rms_norm(rows: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    """Normalise the last dimension in float32, whatever the dtype."""
-    wide = rows.float()
-    scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
-    return (wide * scale).to(rows.dtype) * weight
+        return self._dense.take(name, *shape)

@@ -142,12 +142,22 @@ class BlockPool:
         self._slots[layer, 0].index_copy_(0, slots, keys)
         self._slots[layer, 1].index_copy_(0, slots, values)
 
+    def view(self, layer: int, first: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values ``[count × block_tokens, kv_heads, head_dim]`` of consecutive blocks.
+
+        They are the pool's own memory: read, do not write.
+        """
+        size = self.block_tokens
+        part = self._slots[layer, :, first * size : (first + count) * size]
+        return part[0], part[1]
+
     def read(
         self, layer: int, table: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
     ) -> None:
-        """Fill ``keys``, ``values`` ``[len(table), block_tokens, kv_heads, head_dim]``."""
-        torch.index_select(self.tensor[layer, 0], 0, table, out=keys)
-        torch.index_select(self.tensor[layer, 1], 0, table, out=values)
+        """Fill ``keys``, ``values`` ``[len(table) × block_tokens, kv_heads, head_dim]``."""
+        shape = (len(table), self.block_tokens, self.kv_heads, self.head_dim)
+        for half, out in enumerate((keys, values)):
+            torch.index_select(self.tensor[layer, half], 0, table, out=out.view(shape))
 
     def gather(self, blocks: Sequence[int], out: torch.Tensor, layers: slice = ALL_LAYERS) -> None:
         """Copy ``blocks`` into the contiguous payload ``out``.

@@ -8,8 +8,8 @@ from typing import Protocol
 import torch
 
 from geokv.engine.config import ModelConfig
-from geokv.engine.model import Span
 from geokv.engine.pool import BlockPool
+from geokv.engine.span import Span
 
 
 class Model(Protocol):

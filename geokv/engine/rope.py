@@ -35,14 +35,22 @@ def _scale(frequencies: torch.Tensor, scaling: RopeScaling) -> torch.Tensor:
 def angles(
     inverse: torch.Tensor, positions: torch.Tensor, dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosine and sine ``[n, 1, head_dim]`` for ``positions`` ``[n]``."""
-    half = positions.float()[:, None] * inverse
-    full = torch.cat((half, half), dim=-1)[:, None, :]
-    return full.cos().to(dtype), full.sin().to(dtype)
+    """Cosine and sine ``[n, 1, head_dim / 2]`` for ``positions`` ``[n]``."""
+    half = (positions.float()[:, None] * inverse)[:, None, :]
+    return half.cos().to(dtype), half.sin().to(dtype)
 
 
-def rotate(heads: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
-    """Rotate ``[n, heads, head_dim]``; pairs are (i, i + head_dim / 2) as in HF checkpoints."""
-    half = heads.shape[-1] // 2
-    turned = torch.cat((-heads[..., half:], heads[..., :half]), dim=-1)
-    return heads * cosine + turned * sine
+def rotate_(
+    heads: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor, scratch: torch.Tensor
+) -> None:
+    """Rotate ``[n, heads, head_dim]`` in place.
+
+    Pairs are (i, i + head_dim / 2) as in HF checkpoints.
+
+    Args:
+        scratch: ``[n, heads, head_dim / 2]``, overwritten.
+    """
+    left, right = heads.chunk(2, dim=-1)
+    torch.mul(left, sine, out=scratch)
+    left.mul_(cosine).addcmul_(right, sine, value=-1)
+    right.mul_(cosine).add_(scratch)

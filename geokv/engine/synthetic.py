@@ -25,8 +25,8 @@ import torch
 from numpy.typing import NDArray
 
 from geokv.engine.config import ModelConfig
-from geokv.engine.model import Span
 from geokv.engine.pool import BlockPool
+from geokv.engine.span import Span
 from geokv.errors import EngineError
 
 Words = NDArray[np.uint64]

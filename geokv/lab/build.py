@@ -12,7 +12,7 @@ hosts' shells could outlive it, and they are in the journal.
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from geokv.errors import ConfigError, LabError
 from geokv.lab import wiring
@@ -32,6 +32,19 @@ from geokv.lab.sysctl import (
     restore_machine_limits,
 )
 from geokv.lab.topology import ends
+
+
+class _Hop(NamedTuple):
+    """What a route is made of."""
+
+    link: str
+    mtu: int
+    congestion: str
+
+
+def _next_hop(plan: LabPlan, site: str, goal: str) -> _Hop:
+    path = plan.routes[site][goal]
+    return _Hop(path.links[0], path.mtu, plan.links[path.links[0]].tcp.congestion)
 
 
 class Lab:
@@ -173,9 +186,8 @@ class Lab:
         for name, planned in new.links.items():
             if planned != old.links[name]:
                 self._set_link(planned, old.links[name])
-        if new.routes != old.routes or new.links[link].tcp != old.links[link].tcp:
-            for site in new.sites:
-                self._set_routes(new, site)
+        for site in new.sites:
+            self._set_routes(new, site, old)
         self.plan = new
         return new.links[link]
 
@@ -188,7 +200,7 @@ class Lab:
         for index, link in enumerate(self.plan.links):
             self._build_link(link, index)
         for site in self.plan.sites:
-            self._set_routes(self.plan, site)
+            self._set_routes(self.plan, site, None)
         for (kind, name), netlink in self._netlinks.items():
             netlink.wait_up(*self._interfaces(kind, name))
 
@@ -272,18 +284,21 @@ class Lab:
         prepare_namespace(self.netns(site), plan.tcp[site], forward=True)
         prepare_namespace(self._path("access", site), plan.tcp[site], forward=False)
 
-    def _set_routes(self, plan: LabPlan, site: str) -> None:
+    def _set_routes(self, plan: LabPlan, site: str, old: LabPlan | None) -> None:
+        """Routes to every other site, or only those that differ from the old plan's."""
         here = self._netlinks["site", site]
-        for goal, path in plan.routes[site].items():
-            first = path.links[0]
-            far = wiring.other_end(first, site)
+        for goal in plan.routes[site]:
+            hop = _next_hop(plan, site, goal)
+            if old is not None and hop == _next_hop(old, site, goal):
+                continue
+            far = wiring.other_end(hop.link, site)
             here.set_route(
                 self.wiring.sites[goal].network,
                 24,
-                self.wiring.links[first].addresses[wiring.side(first, far)],
+                self.wiring.links[hop.link].addresses[wiring.side(hop.link, far)],
                 source=self.wiring.sites[site].address,
-                mtu=path.mtu,
-                congestion=plan.links[first].tcp.congestion,
+                mtu=hop.mtu,
+                congestion=hop.congestion,
             )
 
     def _access_mtu(self, site: str) -> int:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from geokv.measure.records import Request
 
-_REFERENCE = "recompute"
+REFERENCE = "recompute"
+_COMPARED = frozenset({"local-hit", "remote-hit"})
 
 
 @dataclass
@@ -33,11 +34,11 @@ def compare(requests: Iterable[Request]) -> Comparison:
 
     Warm-up answers count too wherever their recomputed twin exists.
     """
-    rows = [row for row in requests if row.status == "ok" and row.arm != "prepare"]
-    references = {(row.repeat, row.warmup): row for row in rows if row.arm == _REFERENCE}
+    rows = [row for row in requests if row.status == "ok"]
+    references = {(row.repeat, row.warmup): row for row in rows if row.arm == REFERENCE}
     result = Comparison()
     for row in rows:
-        if row.arm == _REFERENCE:
+        if row.arm not in _COMPARED:
             continue
         reference = references.get((row.repeat, row.warmup))
         if reference is None:

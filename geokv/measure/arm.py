@@ -84,6 +84,10 @@ def reduce_arm(
     )
 
 
+LOCAL_ARMS = frozenset({"local-hit", "control-foreign", "control-corrupt"})
+"""Served by what lies at the asker, and by nothing that crosses a link."""
+
+
 def fetched(row: Request) -> bool:
     """The answer stands on KV that came over a link."""
     return row.chunks_remote > 0 and row.wire_bytes > 0
@@ -93,7 +97,7 @@ def _misnamed(row: Request) -> str:
     place = f"{row.request_id} ({row.arm}, repeat {row.repeat})"
     if row.arm == "recompute" and (row.cached_tokens or row.source != "none"):
         return f"{place}: used {row.cached_tokens} cached tokens from {row.source}"
-    if row.arm == "local-hit" and (
+    if row.arm in LOCAL_ARMS and (
         row.source not in {"device", "dram"} or not row.cached_tokens or row.wire_bytes
     ):
         return f"{place}: served from {row.source} with {row.wire_bytes} bytes over the link"

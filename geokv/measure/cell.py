@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from geokv.measure.answers import Comparison, compare
 from geokv.measure.arm import ArmResult, reduce_arm
 from geokv.measure.bound import lower_bound_ns
+from geokv.measure.controls import ControlResult, compare_controls
 from geokv.measure.energy import Constants
 from geokv.measure.gain import change_percent, change_points, gain
 from geokv.measure.records import CellRecord, LinkRecord, Request
@@ -32,6 +33,9 @@ class CellResult:
     integrity_problems: list[str]
     arms: dict[str, ArmResult]
     answers: Comparison
+    controls: list[ControlResult]
+    planted: dict[str, str]
+    """Control arm → what the asker's integrity check said of what had been planted."""
     bound_ns: int | None
     ratio_to_bound: float | None
     gain: float | None
@@ -94,6 +98,8 @@ def reduce_cell(
         else [],
         arms=arms,
         answers=compare(requests),
+        controls=compare_controls(requests),
+        planted=dict(record.planted) if record else {},
         bound_ns=bound_ns,
         ratio_to_bound=remote_ns / bound_ns if valid and remote_ns and bound_ns else None,
         gain=gain(remote_ns, recompute_ns) if valid and remote_ns and recompute_ns else None,

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from geokv.measure.cell import CellResult
 from geokv.scenario.expect import AtKm, Expect, UpToKm
 
+_CONTROL_FLOOR = 1e-3
+"""What logits of a wrong context must differ by, where a scenario sets no limit for right ones."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -31,6 +34,8 @@ def judge(expect: Expect, cells: list[CellResult]) -> list[Result]:
         results.append(_answers_equal(cells))
     if expect.first_logits_within is not None:
         results.append(_first_logits(expect.first_logits_within, cells))
+    if expect.controls_differ:
+        results.append(_controls_differ(expect.first_logits_within, near))
     if expect.links_within_tolerance:
         results.append(_links(near))
     if expect.goodput_ratio_at_least is not None:
@@ -67,6 +72,38 @@ def _first_logits(limit: float, cells: list[CellResult]) -> Result:
     return Result(
         name, worst <= limit, f"largest difference {worst:.2g} {_sign(worst <= limit)} {limit:g}"
     )
+
+
+def _controls_differ(limit: float | None, near: list[CellResult]) -> Result:
+    name = "controls_differ"
+    floor = _CONTROL_FLOOR if limit is None else limit
+    controls = [control for cell in near for control in cell.controls]
+    diffs = [diff for control in controls for diff in control.diffs]
+    lonely = sum(len(control.without_reference) for control in controls)
+    unplanted = [
+        f"{control.arm} at {cell.cell.label}"
+        for cell in near
+        for control in cell.controls
+        if cell.planted.get(control.arm, "ok") == "ok"
+    ]
+    if not diffs or lonely:
+        return Result(name, None, f"{lonely} control answers have nothing to be compared with")
+    if unplanted:
+        return Result(name, None, f"no wrong block was seen in place: {unplanted[0]}")
+    same = sum(1 for diff in diffs if not diff > floor)
+    if same:
+        said = f"{same} of {len(diffs)} answers over wrong KV have the recomputed logits"
+        return Result(name, False, said)
+    words = ", ".join(
+        f"{sum(c.words_differ for c in controls if c.arm == arm)} of "
+        f"{sum(c.compared for c in controls if c.arm == arm)} in {arm}"
+        for arm in dict.fromkeys(control.arm for control in controls)
+    )
+    said = (
+        f"all {len(diffs)} answers over wrong KV have other logits (by {min(diffs):.2g} or more); "
+        f"other words: {words}"
+    )
+    return Result(name, True, said)
 
 
 def _links(near: list[CellResult]) -> Result:

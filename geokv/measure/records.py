@@ -9,7 +9,9 @@ import msgspec
 
 from geokv.errors import RunError
 
-ArmName = Literal["recompute", "local-hit", "remote-hit", "prepare"]
+ArmName = Literal[
+    "recompute", "local-hit", "remote-hit", "control-foreign", "control-corrupt", "prepare"
+]
 
 
 class Spans(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -107,6 +109,15 @@ class CellRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """Site → ``ok`` or what its pools and tables contradict."""
     late_ns: dict[str, int] = {}
     """Site → time by which computing outlasted what was charged for it in this cell."""
+    planted: dict[str, str] = {}
+    """Control arm → what the asker's integrity check said once its KV had been made wrong."""
+
+
+class PromptLengths(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the longest prompt: what all share, and the rest."""
+
+    prefix_tokens: int
+    question_tokens: int
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +132,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
     scenario_hash: str
     profile: dict[str, Any]
+    prompt: PromptLengths | None = None
 
 
 Row = TypeVar("Row", bound=msgspec.Struct)

@@ -15,6 +15,7 @@ from typing import Any
 from geokv.errors import RunError
 from geokv.measure.arm import ArmResult
 from geokv.measure.cell import CellResult, reduce_cell, with_changes
+from geokv.measure.controls import ControlResult
 from geokv.measure.energy import Joules, constants
 from geokv.measure.expect import judge
 from geokv.measure.records import (
@@ -26,8 +27,10 @@ from geokv.measure.records import (
     load_requests,
 )
 from geokv.measure.soundness import examine
+from geokv.measure.texts import shown_answers
 from geokv.measure.verdict import decide
 from geokv.scenario import Cell, Scenario, read_back
+from geokv.scenario.workload import Document
 
 
 def summarise(run_dir: Path) -> dict[str, Any]:
@@ -72,6 +75,7 @@ def summarise(run_dir: Path) -> dict[str, Any]:
         "expectations": [{"name": r.name, "ok": r.ok, "said": r.said} for r in judged],
         "warnings": _warnings(results, requests),
         "notes": _notes(scenario),
+        "answers": shown_answers(scenario, results, by_cell),
         "cells": [_cell(result, scenario.deployment.byte_scale) for result in results],
         "energy": {"kind": "proxy", "constants": numbers.shown()},
         "provenance": whole,
@@ -111,7 +115,11 @@ def _matched_records(records: list[CellRecord], cells: list[Cell]) -> dict[int, 
 
 def _ran(scenario: Scenario, manifest: Manifest) -> dict[str, Any]:
     workload = scenario.workload
+    lengths = manifest.prompt or workload
+    if isinstance(lengths, Document):
+        raise RunError("manifest.json: has no prompt lengths, another version of geokv wrote it")
     return {
+        "document": workload.document.file if isinstance(workload, Document) else None,
         "model": manifest.model,
         "stands_for": manifest.stands_for,
         "compute": scenario.deployment.compute,
@@ -119,8 +127,8 @@ def _ran(scenario: Scenario, manifest: Manifest) -> dict[str, Any]:
         "clock": manifest.clock,
         "kernel": manifest.kernel,
         "seed": manifest.seed,
-        "prefix_tokens": workload.prefix_tokens,
-        "question_tokens": workload.question_tokens,
+        "prefix_tokens": lengths.prefix_tokens,
+        "question_tokens": lengths.question_tokens,
         "output_tokens": workload.output_tokens,
         "requests": workload.requests,
         "chunk_tokens": scenario.deployment.chunk_tokens,
@@ -189,6 +197,7 @@ def _cell(result: CellResult, byte_scale: int) -> dict[str, Any]:
         "compared": result.answers.compared,
         "wrong": len(result.answers.wrong),
         # Infinite (different lengths) has no JSON; the judged line says so in words.
+        "controls": {control.arm: _control(control, result) for control in result.controls},
         "first_logits_diff": float(f"{diff:.3g}")
         if diff is not None and math.isfinite(diff)
         else None,
@@ -196,6 +205,16 @@ def _cell(result: CellResult, byte_scale: int) -> dict[str, Any]:
             name.replace("-", "_"): _arm(name, arm, result, byte_scale)
             for name, arm in result.arms.items()
         },
+    }
+
+
+def _control(control: ControlResult, result: CellResult) -> dict[str, Any]:
+    finite = [diff for diff in control.diffs if math.isfinite(diff)]
+    return {
+        "compared": control.compared,
+        "words_differ": control.words_differ,
+        "smallest_logits_diff": float(f"{min(finite):.3g}") if finite else None,
+        "planted": result.planted.get(control.arm),
     }
 
 

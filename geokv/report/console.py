@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from geokv.report import words
+from geokv.report.answers import Answer, answers
 
 WIDTH_COLUMNS = 120
 _VERDICT_STYLES = {"pass": "bold green", "fail": "bold red"}
@@ -44,6 +45,8 @@ def render(summary: dict[str, Any]) -> RenderableType:
     if any(cell["out_of_range"] for cell in summary["cells"]):
         legend += " · *: out of range"
     parts.append(Text(legend, style="dim"))
+    if shown := answers(summary):
+        parts.append(Padding(_answers(shown), (1, 0, 0, 0)))
     parts.append(Padding(_judged(summary), (1, 0, 0, 0)))
     for said in summary["warnings"]:
         parts.append(Text(f"! {said}", style="yellow"))
@@ -85,6 +88,17 @@ def _table(summary: dict[str, Any]) -> Table:
             "✓" if cell["valid"] else Text("✗", style="bold red"),
             style=style,
         )
+    return table
+
+
+def _answers(shown: list[Answer]) -> Table:
+    table = Table.grid(padding=(0, 1))
+    for one in shown:
+        table.add_row(Text("Q", style="bold"), Text(one.question, style="bold"))
+        table.add_row("", Text(one.answer))
+        table.add_row("", Text(f"fetched: {one.fetched}", style="green" if one.ok else "bold red"))
+        for said in one.controls:
+            table.add_row("", Text(said, style="dim"))
     return table
 
 

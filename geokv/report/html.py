@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from geokv.measure.records import CellRecord
 from geokv.report import words
+from geokv.report.answers import answers
 from geokv.report.grid import wide_table
 
 
@@ -26,6 +27,7 @@ def to_html(summary: dict[str, Any], cells: list[CellRecord], plots: Path) -> st
     return environment.get_template("report.html.j2").render(
         summary=summary,
         header=words.header(summary),
+        answers=answers(summary),
         marks=words.MARKS,
         titles=titles,
         rows=list(zip(summary["cells"], rows, strict=True)),

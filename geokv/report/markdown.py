@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from geokv.report import words
+from geokv.report.answers import answers
 from geokv.report.grid import wide_table
 
 
@@ -16,6 +17,7 @@ def to_markdown(summary: dict[str, Any]) -> str:
     lines += ["", *_table(summary), ""]
     if any(cell["out_of_range"] for cell in summary["cells"]):
         lines += ["\\* out of range: shown for comparison, no limit applies.", ""]
+    lines += _answers(summary)
     lines += [f"## Verdict: {summary['verdict']}", ""]
     lines += [f"- {reason}" for reason in summary["reasons"]]
     lines += [""] if summary["reasons"] else []
@@ -33,6 +35,19 @@ def to_markdown(summary: dict[str, Any]) -> str:
             f"| {_cell(data['source'])} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _answers(summary: dict[str, Any]) -> list[str]:
+    shown = answers(summary)
+    if not shown:
+        return []
+    lines = ["## Answers", "", "| question | recomputed | fetched | controls |"]
+    lines += ["| --- | --- | --- | --- |"]
+    for one in shown:
+        fetched = one.fetched if one.ok else f"**{one.fetched}**"
+        cells = (one.question, one.answer, fetched, "<br>".join(one.controls))
+        lines.append("| " + " | ".join(map(_cell, cells)) + " |")
+    return [*lines, ""]
 
 
 def _table(summary: dict[str, Any]) -> list[str]:

@@ -81,12 +81,13 @@ def header(summary: dict[str, Any]) -> list[str]:
     ran = summary["ran"]
     scale = ran["byte_scale"]
     size = "full size" if scale == 1 else f"bytes and rates ÷ {scale}"
+    document = f"document {ran['document']} · " if ran.get("document") else ""
     return [
         f"{ran['model']} ran, stands for {ran['stands_for']} · GPU time {ran['compute']} · "
         f"S = {scale}: {size}",
         f"{ran['clock']} clock · kernel {ran['kernel']} · seed {ran['seed']} · "
         f"{ran['requests']} requests per cell and arm",
-        f"prefix {ran['prefix_tokens']:,} + question {ran['question_tokens']:,} tokens · "
+        f"{document}prefix {ran['prefix_tokens']:,} + question {ran['question_tokens']:,} tokens · "
         f"chunks of {ran['chunk_tokens']} tokens, "
         f"{ran['streams']} streams × {ran['in_flight']} in flight",
     ]

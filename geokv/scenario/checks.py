@@ -8,6 +8,8 @@ from geokv.errors import ConfigError
 from geokv.lab.topology import Link
 from geokv.scenario.directory import CentralDirectory
 from geokv.scenario.paths import known_paths, suggest
+from geokv.scenario.texts import KEYS
+from geokv.scenario.workload import Document
 
 if TYPE_CHECKING:
     from geokv.scenario.model import Scenario
@@ -20,6 +22,7 @@ NEEDS_ARMS = {
     "first_logits_within": ("recompute",),
     "ratio_to_bound_at_most": ("local-hit", "remote-hit"),
     "gain_change_percent_at_most": ("recompute", "remote-hit"),
+    "controls_differ": ("recompute",),
     "remote_used": ("remote-hit",),
 }
 
@@ -92,7 +95,9 @@ def _tokens(scenario: Scenario) -> list[str]:
             "deployment.chunk_tokens: must be a multiple of deployment.block_tokens "
             f"({deployment.block_tokens}), got {deployment.chunk_tokens}"
         )
-    elif workload.prefix_tokens % deployment.chunk_tokens:
+    if isinstance(workload, Document):
+        return found + _document(workload, list(scenario.arms))
+    if not found and workload.prefix_tokens % deployment.chunk_tokens:
         found.append(
             "workload.prefix_tokens: must be a multiple of deployment.chunk_tokens "
             f"({deployment.chunk_tokens}), got {workload.prefix_tokens}"
@@ -102,6 +107,18 @@ def _tokens(scenario: Scenario) -> list[str]:
             "workload.question_tokens: must fill at least one block of "
             f"{deployment.block_tokens} tokens, got {workload.question_tokens}"
         )
+    return found
+
+
+def _document(workload: Document, arms: list[str]) -> list[str]:
+    """How many tokens the texts have only the model's tokenizer knows: see preflight."""
+    named = {key: getattr(workload, key) for key in KEYS}
+    found = [f"workload.{key}.text: is empty" for key, of in named.items() if of and not of.words]
+    if "control-foreign" in arms and workload.foreign is None:
+        found.append("workload.foreign: is required by arm control-foreign")
+    for question in dict.fromkeys(workload.questions):
+        if workload.questions.count(question) > 1:
+            found.append(f"workload.questions: {question!r} is asked twice")
     return found
 
 
@@ -143,6 +160,8 @@ def _arms(scenario: Scenario) -> list[str]:
         missing = [arm for arm in needed if arm not in arms]
         if value not in (None, False) and missing:
             found.append(f"expect.{name}: needs arm {' and '.join(missing)}, which is not run")
+    if scenario.expect.controls_differ and not any(arm.startswith("control-") for arm in arms):
+        found.append("expect.controls_differ: needs arm control-foreign or control-corrupt")
     return found
 
 

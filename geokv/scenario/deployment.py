@@ -21,7 +21,7 @@ class Deployment(Strict):
 
     model: str = "geokv-tiny"
     """A built-in name, or the path of a folder with ``config.json`` and safetensors."""
-    stands_for: Annotated[str, Field(pattern=PROFILE_NAME)] = "llama-3.1-8b@h100"
+    stands_for: Annotated[str, Field(pattern=PROFILE_NAME)] = "llama-3.1-8b@h100-sxm"
     """``model@device``: the GPU profile whose times, KV bytes and watts are charged."""
     compute: Literal["charged", "real"] = "charged"
     content: Literal["model", "synthetic"] = "model"

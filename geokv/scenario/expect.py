@@ -28,6 +28,9 @@ class Expect(Strict):
     """Every answer equals the recomputed one, token by token, in every cell."""
     first_logits_within: Annotated[float, Field(ge=0)] | None = None
     """Largest difference of any first-token logit from the recomputed one."""
+    controls_differ: bool = False
+    """Every answer of a control arm, whose KV is wrong on purpose, has other first-token logits
+    than the recomputed one, by more than ``first_logits_within``."""
     links_within_tolerance: bool = True
     """A link off its plan makes the run invalid."""
     goodput_ratio_at_least: Annotated[float, Field(gt=0, le=1)] | None = None

@@ -13,6 +13,7 @@ from geokv.scenario.checks import untested
 from geokv.scenario.model import Scenario
 from geokv.scenario.paths import known_paths, parse_override, suggest, with_value
 from geokv.scenario.sweep import topology_mapping
+from geokv.scenario.texts import with_texts
 
 
 def find(name_or_path: str | Path) -> Path:
@@ -97,7 +98,7 @@ def _build(data: dict[str, Any], folder: Path | None, place: str) -> Scenario:
         # Built by itself, so that a link's path is links.a-b.km, as the user names it.
         data = {**data, "topology": _topology(topology, folder, place)}
     try:
-        return validate(Scenario, data)
+        return validate(Scenario, with_texts(data, folder))
     except ConfigError as error:
         raise _placed(error, place) from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, model_validator
@@ -20,7 +20,9 @@ from geokv.scenario.sweep import Cell, SweepAxis, build_cells, topology_mapping
 from geokv.scenario.vm import VmSettings
 from geokv.scenario.workload import Workload
 
-Arm = Literal["recompute", "local-hit", "remote-hit"]
+Arm = Literal["recompute", "local-hit", "remote-hit", "control-foreign", "control-corrupt"]
+ARMS: tuple[Arm, ...] = ("recompute", "local-hit", "remote-hit")
+"""Those that are run unless a scenario says otherwise. A control is planted to be wrong."""
 
 
 class Scenario(Strict):
@@ -40,9 +42,7 @@ class Scenario(Strict):
     deployment: Deployment = Field(default_factory=Deployment)
     cache: CacheSettings
     workload: Workload
-    arms: Annotated[list[Arm], Field(min_length=1)] = Field(
-        default_factory=lambda: list(get_args(Arm))
-    )
+    arms: Annotated[list[Arm], Field(min_length=1)] = Field(default_factory=lambda: list(ARMS))
     sweep: list[SweepAxis] = Field(default_factory=list)
     energy: Energy = Field(default_factory=Energy)
     expect: Expect = Field(default_factory=Expect)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -14,7 +15,8 @@ from geokv.clock import now_ns
 from geokv.config import Strict
 from geokv.errors import GeokvError
 from geokv.site.history import HistoryFile
-from geokv.site.settings import Reuse
+from geokv.site.planting import damage, put_foreign, tenant_named
+from geokv.site.settings import Reuse, Tenant
 from geokv.site.worker import Worker
 from geokv.units import NS_PER_S
 
@@ -38,7 +40,18 @@ class Warm(Strict):
     deadline_s: Deadline = 60.0
 
 
-def build_control(worker: Worker, history: HistoryFile) -> FastAPI:
+class Tokens(Strict):
+    tenant: str
+    tokens: Annotated[list[int], Field(min_length=1)]
+
+
+class Plant(Tokens):
+    """Wrong KV for the whole chunks of ``tokens``: the donor's, or a damaged block."""
+
+    donor: Tokens | None = None
+
+
+def build_control(worker: Worker, history: HistoryFile, tenants: Sequence[Tenant] = ()) -> FastAPI:
     """Settings for the next requests, and everything that is collected afterwards."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -89,6 +102,15 @@ def build_control(worker: Worker, history: HistoryFile) -> FastAPI:
         except GeokvError as error:
             return {"integrity": error.message}
         return {"integrity": "ok"}
+
+    @app.post("/plant")
+    async def plant(body: Plant) -> dict[str, int]:
+        named = {tenant.name: tenant for tenant in tenants}
+        tenant = tenant_named(named, body.tenant)
+        if body.donor is None:
+            return {"chunks": damage(worker, tenant, body.tokens)}
+        donor = tenant_named(named, body.donor.tenant)
+        return {"chunks": put_foreign(worker, tenant, body.tokens, donor, body.donor.tokens)}
 
     @app.exception_handler(GeokvError)
     async def on_error(_: Request, error: GeokvError) -> JSONResponse:

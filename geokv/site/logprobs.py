@@ -46,16 +46,19 @@ class CompletionLogprobs:
         """This token's part; None when it carries no log probability."""
         if event.logprob is None:
             return None
-        name, _ = self._names(event.token)
+        name, as_bytes = self._names(event.token)
         top = {self._names(token)[0]: _finite(value) for token, value in event.logprob.top}
         top.setdefault(name, _finite(event.logprob.logprob))
+        before, text = self._offset, self._text.push(event.token)
+        self._offset += len(text)
+        # A character that was given up on may come out before the token's own text.
+        whole = as_bytes is not None and text.endswith(name)
         part = {
             "tokens": [name],
             "token_logprobs": [_finite(event.logprob.logprob)],
             "top_logprobs": [top],
-            "text_offset": [self._offset],
+            "text_offset": [self._offset - len(name) if whole else before],
         }
-        self._offset += len(self._text.push(event.token))
         return part
 
     @staticmethod

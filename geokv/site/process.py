@@ -44,14 +44,21 @@ async def serve_site(settings: SiteSettings) -> None:
     history = HistoryFile(Path(settings.history_path))
     worker = build_worker(settings, history)
     deadline_s = settings.request_deadline_s
-    api = build_api(settings.name, settings.model, worker, settings.tenants, deadline_s)
+    api = build_api(
+        settings.name,
+        settings.model,
+        worker,
+        settings.tenants,
+        deadline_s,
+        settings.operator_keys,
+    )
     front = listen(settings.host, settings.api_port, f"site {settings.name}'s API")
     peers = {name: (peer.host, peer.port) for name, peer in settings.peers.items()}
     await worker.cache.start(settings.host, settings.kv_port, peers)
     control = _listen_unix(settings.control_socket)
     servers = [
         HttpServer(api, front, stalled_s=deadline_s),
-        HttpServer(build_control(worker, history), control),
+        HttpServer(build_control(worker, history, settings.tenants), control),
     ]
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)

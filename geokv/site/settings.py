@@ -73,3 +73,5 @@ class SiteSettings:
     in_flight: int
     fetch_deadline_s: float
     request_deadline_s: float
+    operator_keys: tuple[str, ...] = ()
+    """API keys that may read /metrics from another machine; see ``build_api``."""

@@ -191,6 +191,19 @@ class DramTier:
         self._policy.used(key)
         return Entry(self, slot, slot.header)
 
+    def exposed(self, key: bytes) -> memoryview:
+        """The memory of a readable chunk, writable, past every check.
+
+        Only for drills that damage it on purpose: what is written here is served as it is,
+        until ``check_integrity(deep=True)`` names it.
+
+        Raises:
+            CacheError: it is not here.
+        """
+        if key not in self._cached:
+            raise CacheError(f"chunk {key.hex()} is not here")
+        return self._cached[key].view
+
     def keys(self) -> list[bytes]:
         """Keys of all readable chunks."""
         return list(self._cached)

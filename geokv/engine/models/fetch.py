@@ -118,7 +118,7 @@ def _require_space(root: Path, needed_bytes: int) -> None:
 
 
 def _explained(error: OSError, root: Path) -> HostError:
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         return HostError(
             f"{root}: the disk is full",
             "free some space, or set XDG_CACHE_HOME to a roomier place; nothing half was left",

@@ -1,7 +1,12 @@
-"""What is asked: one file per kind. The next kind makes this a union by ``kind``."""
+"""What is asked: one file per kind."""
 
+from typing import Annotated
+
+from pydantic import Field
+
+from geokv.scenario.workload.document import Document, TextFile
 from geokv.scenario.workload.shared_prefix import SharedPrefix
 
-Workload = SharedPrefix
+Workload = Annotated[SharedPrefix | Document, Field(discriminator="kind")]
 
-__all__ = ["SharedPrefix", "Workload"]
+__all__ = ["Document", "SharedPrefix", "TextFile", "Workload"]

@@ -190,7 +190,7 @@ async def test_threaded_work_keeps_the_loop_free_and_outlives_its_cancelled_call
 
 
 async def test_a_real_charge_is_exact_and_uses_the_profile() -> None:
-    h100 = load_profile("llama-3.1-8b@h100")
+    h100 = load_profile("llama-3.1-8b@h100-sxm")
     charged = ChargedCompute(h100)
     start = now_ns()
     await charged.step(lambda: None, StepLoad(((128, 8192),), (), 1))
@@ -199,7 +199,7 @@ async def test_a_real_charge_is_exact_and_uses_the_profile() -> None:
 
 
 async def test_senseless_copies_are_refused() -> None:
-    for device in (RealCompute(), ChargedCompute(load_profile("llama-3.1-8b@h100"))):
+    for device in (RealCompute(), ChargedCompute(load_profile("llama-3.1-8b@h100-sxm"))):
         with pytest.raises(EngineError, match="makes no sense"):
             await device.copy(-1, 1, "host_to_device")
         await device.copy(0, 0, "host_to_device")

@@ -10,8 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geokv.engine import Engine, LlamaModel, RealCompute, Sequence, Slice, Span, StepLoad
-from geokv.engine.attention import _attend_masked, attend
-from geokv.engine.model import _rms_norm
 from geokv.engine.tiny import make_tiny, random_model
 from geokv.errors import EngineError
 
@@ -64,30 +62,6 @@ async def test_model_agrees_with_a_naive_float64_implementation(small: LlamaMode
     engine = make(small)
     logits = await compute(engine, engine.open(tokens, ROOT), chunk=16)
     assert (logits.double() - oracle_logits(small, tokens)).abs().max() < 1e-4
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    start=st.integers(0, 40),
-    new=st.integers(1, 40),
-    heads=st.sampled_from([(4, 2), (4, 1), (3, 3)]),
-)
-def test_attention_is_one_function_on_every_device(
-    start: int, new: int, heads: tuple[int, int]
-) -> None:
-    generator = torch.Generator().manual_seed(start * 100 + new)
-    query = torch.randn(new, heads[0], 8, generator=generator)
-    keys, values = torch.randn(2, start + new, heads[1], 8, generator=generator)
-    group = heads[0] // heads[1]
-    q = query.view(new, heads[1], group, 8).permute(1, 2, 0, 3)
-    k, v = (t.permute(1, 0, 2)[:, None].expand(-1, group, -1, -1) for t in (keys, values))
-    masked = _attend_masked(q, k, v, start).permute(2, 0, 1, 3).reshape(new, heads[0], 8)
-    assert (attend(query, keys, values, start) - masked).abs().max() < 1e-5
-
-
-def test_rms_norm_is_computed_wide() -> None:
-    rows = torch.full((1, 4), 3e4, dtype=torch.float16)
-    assert torch.isfinite(_rms_norm(rows, torch.ones(4, dtype=torch.float16), 1e-5)).all()
 
 
 async def test_cold_device_hit_and_imported_kv_answer_alike(tiny: LlamaModel) -> None:

@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geokv.engine.model import Span
 from geokv.engine.pool import BlockPool
 from geokv.engine.protocol import Model
 from geokv.engine.sampling import Sampler, SamplingParams
+from geokv.engine.span import Span
 from geokv.engine.synthetic import SyntheticModel
 from geokv.engine.tiny import TINY
 from geokv.errors import EngineError

@@ -1,16 +1,22 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from geokv.engine import LlamaModel, Span, load_model
+from geokv.engine.load import find_device
 from geokv.engine.model import LayerWeights
+from geokv.engine.tiny import random_model
 from geokv.errors import EngineError
+from geokv.paths import CHECKOUT
 
 _NAMES = {
     "input_norm": "input_layernorm.weight",
@@ -137,6 +143,124 @@ def test_an_index_without_a_map_or_with_a_wrong_place_is_refused(
     index.write_text("{}")
     with pytest.raises(EngineError, match="weight_map"):
         load_model(tmp_path)
+
+
+def spoil(path: Path, name: str, value: float) -> None:
+    tensors = load_file(path)
+    tensors[name].view(-1)[-1] = value
+    save_file(tensors, path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_weight_that_is_no_number_is_named(
+    small: LlamaModel, tmp_path: Path, value: float, dtype: torch.dtype
+) -> None:
+    path = write(small, tmp_path) / "model.safetensors"
+    save_file({name: tensor.to(dtype) for name, tensor in load_file(path).items()}, path)
+    load_model(tmp_path)
+    spoil(path, "model.layers.2.mlp.down_proj.weight", value)
+    with pytest.raises(EngineError, match=r"'model\.layers\.2\.mlp\.down_proj\.weight' holds NaN"):
+        load_model(tmp_path)
+
+
+def test_large_half_precision_weights_are_not_taken_for_infinite(
+    small: LlamaModel, tmp_path: Path
+) -> None:
+    """Their sum is beyond float16's largest number."""
+    path = write(small, tmp_path) / "model.safetensors"
+    tensors = {name: tensor.half() for name, tensor in load_file(path).items()}
+    tensors["lm_head.weight"] = torch.full_like(tensors["lm_head.weight"], 6e4)
+    save_file(tensors, path)
+    load_model(tmp_path, dtype=torch.float16)
+
+
+def test_shards_of_another_checkpoint_are_refused(small: LlamaModel, tmp_path: Path) -> None:
+    write(small, tmp_path, shards=2)
+    extra = tmp_path / "model-00003-of-00003.safetensors"
+    extra.write_bytes((tmp_path / "model-00002-of-00002.safetensors").read_bytes())
+    with pytest.raises(EngineError, match=r"shard model-00003-of-00003\.safetensors belongs to no"):
+        load_model(tmp_path)
+    extra.unlink()
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(EngineError, match=r"has both model\.safetensors and"):
+        load_model(tmp_path)
+
+
+def test_truncated_and_empty_files_are_refused(small: LlamaModel, tmp_path: Path) -> None:
+    path = write(small, tmp_path) / "model.safetensors"
+    whole = path.read_bytes()
+    for size in (0, 4, 100, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(EngineError, match="not a whole safetensors file"):
+            load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "'yarn' is not supported"),
+        ({"sliding_window": 32}, "sliding-window attention is not supported"),
+        ({"partial_rotary_factor": 0.5}, "rotary embedding of 0.5 of a head"),
+        ({"quantization_config": {"bits": 4}}, "quantized weights are not read"),
+        ({"architectures": ["GPT2LMHeadModel"]}, "unknown architecture GPT2LMHeadModel"),
+    ],
+)
+def test_what_is_not_computed_is_refused(
+    small: LlamaModel, tmp_path: Path, config: dict[str, Any], words: str
+) -> None:
+    write(small, tmp_path, **config)
+    with pytest.raises(EngineError, match=words):
+        load_model(tmp_path)
+
+
+def test_devices(small: LlamaModel, tmp_path: Path) -> None:
+    write(small, tmp_path)
+    assert load_model(tmp_path, device="auto").device == find_device("auto")
+    assert load_model(tmp_path, device="cpu").device.type == "cpu"
+    with pytest.raises(EngineError, match="unknown device 'abacus'"):
+        load_model(tmp_path, device="abacus")
+    if not torch.cuda.is_available():
+        assert find_device("auto").type == "cpu"
+        with pytest.raises(EngineError, match="torch sees 0 CUDA devices") as caught:
+            load_model("geokv-tiny", device="cuda:1")
+        assert "auto" in caught.value.hint
+
+
+MEASURE = """
+import sys, torch
+from geokv.engine import load_model
+torch.set_num_threads(1)
+def own():
+    for line in open("/proc/self/status"):
+        if line.startswith("RssAnon"):
+            return int(line.split()[1]) * 1024
+load_model(sys.argv[1])
+sizes = [own()]
+kept = []
+for dtype in (torch.float32, torch.bfloat16):
+    kept.append(load_model(sys.argv[1], dtype=dtype))
+    sizes.append(own())
+print(sizes[1] - sizes[0], sizes[2] - sizes[1])
+"""
+
+
+def test_weights_of_the_wanted_dtype_stay_in_the_file(small: LlamaModel, tmp_path: Path) -> None:
+    """Mapped pages belong to the file and are shared; only a conversion takes memory."""
+    write(random_model(replace(small.config, hidden_size=256, intermediate_size=4096)), tmp_path)
+    size = (tmp_path / "model.safetensors").stat().st_size
+    assert size > 30e6
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(tmp_path)],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    mapped, converted = map(int, done.stdout.split())
+    assert mapped < 0.1 * size
+    assert converted > 0.45 * size
 
 
 def test_geokv_tiny_is_made_in_memory() -> None:

@@ -52,9 +52,9 @@ MANIFEST: dict[str, Any] = {
     "byte_scale": 4,
     "seed": 1,
     "model": "geokv-tiny",
-    "stands_for": "llama-3.1-8b@h100",
+    "stands_for": "llama-3.1-8b@h100-sxm",
     "versions": {"geokv": "0.1.0"},
-    "profile": {"name": "llama-3.1-8b@h100"},
+    "profile": {"name": "llama-3.1-8b@h100-sxm"},
 }
 
 

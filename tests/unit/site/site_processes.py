@@ -163,7 +163,7 @@ class SiteRoom:
             directory_site="a",
             model="geokv-tiny",
             seed=1,
-            stands_for="llama-3.1-8b@h100",
+            stands_for="llama-3.1-8b@h100-sxm",
             compute="real",
             content="model",
             dtype="float32",

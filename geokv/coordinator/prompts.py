@@ -1,0 +1,136 @@
+"""Every prompt of a run as token ids, whatever kind of workload it is."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import Protocol
+
+from geokv.engine.tokenizer import Tokenizer, load_tokenizer
+from geokv.errors import ConfigError
+from geokv.scenario import Scenario
+from geokv.scenario.prompts import question as question_tokens
+from geokv.scenario.prompts import shared_prefix
+from geokv.scenario.workload import Document, SharedPrefix, TextFile
+
+CONTENT_VOCAB = 256
+"""Drawn prompts are of the first ids, which every supported tokenizer has as plain content."""
+
+_PREPARING = 2**31
+_PREPARING_QUESTION = "What is this text about?"
+
+
+class Prompts(Protocol):
+    """What a cell asks.
+
+    Attributes:
+        prefix: what every prompt begins with; only whole chunks of it can be shared.
+        longest: tokens of the longest prompt.
+        stop: where an answer ends, beside its length; empty where nothing ends it.
+        to_the_end: whether the model's own end of an answer is ignored.
+    """
+
+    prefix: list[int]
+    longest: int
+    stop: tuple[str, ...]
+    to_the_end: bool
+
+    def question(self, cell: int, repeat: int, warmup: bool) -> list[int]:
+        """The whole prompt of one request, the same in every arm of a cell."""
+        ...
+
+    def preparing(self, cell: int, number: int) -> list[int]:
+        """A prompt that fills a cache with the prefix and is never asked again."""
+        ...
+
+    def foreign(self) -> list[int]:
+        """A prompt of another text, at least as many whole chunks as the prefix."""
+        ...
+
+
+class DrawnPrompts:
+    """Seeded random ids: a long prefix and a question behind it."""
+
+    stop: tuple[str, ...] = ()
+    to_the_end = True
+
+    def __init__(self, workload: SharedPrefix, seed: int) -> None:
+        self._workload = workload
+        self._seed = seed
+        self.prefix = shared_prefix(seed, workload.prefix_tokens, CONTENT_VOCAB)
+        self.longest = workload.prefix_tokens + workload.question_tokens
+
+    def question(self, cell: int, repeat: int, warmup: bool) -> list[int]:
+        size = self._workload.question_tokens
+        tail = question_tokens(self._seed, cell, repeat, size, CONTENT_VOCAB, warmup=warmup)
+        return self.prefix + tail
+
+    def preparing(self, cell: int, number: int) -> list[int]:
+        return self.question(cell, number + _PREPARING, True)
+
+    def foreign(self) -> list[int]:
+        return question_tokens(self._seed, 0, 2 * _PREPARING - 1, self.longest, CONTENT_VOCAB)
+
+
+class DocumentPrompts:
+    """A text and questions about it, as the model's tokenizer has them.
+
+    Raises:
+        ConfigError: a text shares no whole chunk, or the foreign one is shorter.
+    """
+
+    to_the_end = False
+
+    def __init__(self, workload: Document, tokenizer: Tokenizer, chunk_tokens: int) -> None:
+        self._workload = workload
+        self._tokenizer = tokenizer
+        # An answer is one line: where the model would go on to ask itself the next question.
+        self.stop: tuple[str, ...] = ("\n",) if workload.template == "plain" else ()
+        self._questions = [self._prompt(workload.document, text) for text in workload.questions]
+        self._preparing = self._prompt(workload.document, _PREPARING_QUESTION)
+        every = [*self._questions, self._preparing]
+        columns = takewhile(lambda ids: len(set(ids)) == 1, zip(*every, strict=False))
+        self.prefix = [ids[0] for ids in columns]
+        self.longest = max(len(tokens) for tokens in every)
+        shared = len(self.prefix) // chunk_tokens
+        if not shared:
+            raise ConfigError(
+                f"workload.document: {len(self.prefix)} tokens fill no chunk of {chunk_tokens}",
+                "take a longer text, or smaller deployment.chunk_tokens",
+            )
+        if workload.foreign is not None:
+            has = len(self.foreign()) // chunk_tokens
+            if has < shared:
+                raise ConfigError(
+                    f"workload.foreign: must have at least the {shared} chunks of "
+                    f"{chunk_tokens} tokens that the document has, has {has}"
+                )
+
+    def question(self, cell: int, repeat: int, warmup: bool) -> list[int]:
+        return self._questions[repeat]
+
+    def preparing(self, cell: int, number: int) -> list[int]:
+        return self._preparing
+
+    def foreign(self) -> list[int]:
+        assert self._workload.foreign is not None, "the scenario's checks ask for it"
+        return self._prompt(self._workload.foreign, _PREPARING_QUESTION)
+
+    def _prompt(self, text: TextFile, question: str) -> list[int]:
+        if self._workload.template == "chat":
+            content = f"{text.words}\n\nQuestion: {question} Answer in one short sentence."
+            return self._tokenizer.chat([{"role": "user", "content": content}])
+        return self._tokenizer.encode(f"{text.words}\n\nQuestion: {question}\nAnswer:")
+
+
+def make_prompts(scenario: Scenario) -> Prompts:
+    """The prompts of a scenario.
+
+    Raises:
+        ConfigError: texts that are too short for the scenario's chunks.
+        EngineError: the model's tokenizer is missing.
+    """
+    workload = scenario.workload
+    if isinstance(workload, SharedPrefix):
+        return DrawnPrompts(workload, scenario.seed)
+    tokenizer = load_tokenizer(scenario.deployment.model)
+    return DocumentPrompts(workload, tokenizer, scenario.deployment.chunk_tokens)

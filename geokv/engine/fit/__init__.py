@@ -1,0 +1,1 @@
+"""Fit GPU profiles to public measurements."""

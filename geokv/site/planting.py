@@ -1,0 +1,71 @@
+"""Wrong KV put into this site's DRAM tier on purpose, for the negative controls of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from geokv.cache.keys import ChunkRef, chunk_refs, root_key
+from geokv.errors import CacheError
+from geokv.site.loading import as_payload
+from geokv.site.settings import Tenant
+from geokv.site.worker import Worker
+
+
+def put_foreign(
+    worker: Worker, tenant: Tenant, tokens: Sequence[int], donor: Tenant, others: Sequence[int]
+) -> int:
+    """Every whole chunk of ``tokens`` gets the KV of the donor's chunk at the same place.
+
+    Returns:
+        How many chunks were overwritten.
+
+    Raises:
+        CacheError: a chunk of either is not in the tier.
+    """
+    mine = _cached(worker, tenant, tokens)
+    theirs = _cached(worker, donor, others)
+    if len(theirs) < len(mine):
+        raise CacheError(f"the donor has {len(theirs)} chunks for {len(mine)}")
+    for ref, other in zip(mine, theirs, strict=False):
+        worker.cache.tier.exposed(ref.key)[:] = worker.cache.tier.exposed(other.key)
+    return len(mine)
+
+
+def damage(worker: Worker, tenant: Tenant, tokens: Sequence[int]) -> int:
+    """The sign bit of every number in one block, in the middle of ``tokens``, is flipped.
+
+    Returns:
+        1, the chunk that holds the block.
+
+    Raises:
+        CacheError: the chunk is not in the tier.
+    """
+    layout = worker.cache.layout
+    refs = _cached(worker, tenant, tokens)
+    ref = refs[len(refs) // 2]
+    block = as_payload(worker.cache.tier.exposed(ref.key), layout)[:, :, : layout.block_tokens]
+    block.neg_()
+    return 1
+
+
+def _cached(worker: Worker, tenant: Tenant, tokens: Sequence[int]) -> list[ChunkRef]:
+    """The whole chunks of ``tokens``, all of them in the tier."""
+    layout = worker.cache.layout
+    whole = len(tokens) // layout.chunk_tokens * layout.chunk_tokens
+    root = root_key(worker.engine.model.fingerprint, tenant.salt)
+    refs = chunk_refs(
+        root, list(tokens[:whole]), layout.chunk_tokens, layout.block_tokens, tenant.name
+    )
+    lost = [ref for ref in refs if ref.key not in worker.cache.tier]
+    if not refs or lost:
+        raise CacheError(
+            f"{len(lost)} of {len(refs)} chunks of {tenant.name} are not in this site's tier"
+        )
+    return refs
+
+
+def tenant_named(tenants: Mapping[str, Tenant], name: str) -> Tenant:
+    """Raises CacheError for a tenant the site does not have."""
+    if name not in tenants:
+        raise CacheError(f"no tenant {name!r} here")
+    return tenants[name]
