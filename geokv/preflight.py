@@ -34,6 +34,19 @@ def preflight(scenario: Scenario) -> GpuProfile:
         raise ConfigError(f"deployment.model: {error.message}", error.hint) from None
     if deployment.content == "synthetic":
         config = synthetic_config(config, deployment.layer_groups)
+    _check_cell(scenario, config, profile)
+    swept = [path for axis in scenario.sweep for path in axis.paths]
+    if all(path.startswith("links.") for path in swept):
+        return profile
+    for cell in scenario.cells():
+        try:
+            _check_cell(cell.scenario, config, profile)
+        except ConfigError as error:
+            raise ConfigError(f"cell {cell.label}: {error.message}", error.hint) from None
+    return profile
+
+
+def _check_cell(scenario: Scenario, config: ModelConfig, profile: GpuProfile) -> None:
     _check_layout(scenario, config, profile)
     try:
         prompts = make_prompts(scenario)
@@ -41,7 +54,6 @@ def preflight(scenario: Scenario) -> GpuProfile:
         raise ConfigError(f"deployment.model: {error.message}", error.hint) from None
     _check_lengths(scenario, prompts, config)
     _check_pools(scenario, prompts, profile)
-    return profile
 
 
 def _check_layout(scenario: Scenario, config: ModelConfig, profile: GpuProfile) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from geokv.clock import now_ns, wait_until_ns
 from geokv.coordinator.client import Question, Reply
-from geokv.coordinator.deploy import API_PORT, tenants
+from geokv.coordinator.deploy import API_PORT
 from geokv.coordinator.fleet import Fleet
 from geokv.coordinator.prompts import Prompts
 from geokv.lab.build import Lab
 from geokv.scenario import Scenario
 from geokv.site.record import RequestRecord
+from geokv.site.settings import Tenant
 
 _BEAT_NS = 100_000_000
 
@@ -48,6 +49,7 @@ class Asker:
     def __init__(
         self,
         scenario: Scenario,
+        tenants: Sequence[Tenant],
         lab: Lab,
         fleet: Fleet,
         prompts: Prompts,
@@ -60,7 +62,7 @@ class Asker:
         self._prompts = prompts
         self._write = write
         self._progress = progress
-        self._keys = [tenant.api_key for tenant in tenants(scenario)]
+        self._keys = [tenant.api_key for tenant in tenants]
 
     def prepare(self, cell: int, number: int, site: str) -> None:
         """Have ``site`` answer one token behind the prefix; prepares a cache."""

@@ -42,13 +42,22 @@ def tenants(scenario: Scenario) -> tuple[Tenant, ...]:
 
 
 def site_settings(
-    scenario: Scenario, lab: Lab, control: Path, records: Path, part: str
+    run: Scenario,
+    scenario: Scenario,
+    lab: Lab,
+    control: Path,
+    records: Path,
+    part: str,
+    life: int,
 ) -> list[SiteSettings]:
     """Settings of every site of the lab.
 
     Args:
+        run: whose secrets and keys they have.
+        scenario: of the cell.
         control: folder of the control sockets, private to this user.
         records: where sites write their history; ``part`` keeps VMs of a run apart.
+        life: how often sites have been started so far, this time included.
     """
     deployment, cache = scenario.deployment, scenario.cache
     directory = cache.directory
@@ -61,15 +70,15 @@ def site_settings(
             host=lab.address(name),
             api_port=API_PORT,
             kv_port=KV_PORT,
-            control_socket=str(control / f"{name}.sock"),
+            control_socket=str(control / f"{name}-{life}.sock"),
             history_path=str(records / f"history-{name}-{part}.jsonl"),
             peers={other: Peer(lab.address(other), KV_PORT) for other in names if other != name},
-            tenants=tenants(scenario),
-            secret=run_secret(scenario, "sites"),
-            incarnation=1,
+            tenants=tenants(run),
+            secret=run_secret(run, "sites"),
+            incarnation=life,
             directory_site=directory.site if isinstance(directory, CentralDirectory) else None,
             model=deployment.model,
-            seed=scenario.seed,
+            seed=run.seed,
             stands_for=deployment.stands_for,
             compute=deployment.compute,
             content=deployment.content,

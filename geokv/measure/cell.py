@@ -11,8 +11,8 @@ from geokv.measure.controls import ControlResult, compare_controls
 from geokv.measure.energy import Constants
 from geokv.measure.gain import change_percent, change_points, gain
 from geokv.measure.records import CellRecord, LinkRecord, Request
-from geokv.scenario.model import Scenario
-from geokv.scenario.sweep import Cell, path_links
+from geokv.scenario.cells import path_links
+from geokv.scenario.sweep import Cell
 
 _LATE_AT_MOST_NS = 1_000_000
 
@@ -54,7 +54,6 @@ class CellResult:
 
 
 def reduce_cell(
-    scenario: Scenario,
     cell: Cell,
     record: CellRecord | None,
     requests: list[Request],
@@ -66,6 +65,7 @@ def reduce_cell(
         record: None when the run did not get that far.
         requests: those of this cell, of all arms, warm-ups included.
     """
+    scenario = cell.scenario
     on_path = path_links(cell.topology, scenario.workload.provider, scenario.workload.asker)
     arms: dict[str, ArmResult] = {}
     for arm in scenario.arms:

@@ -55,7 +55,7 @@ def summarise(run_dir: Path) -> dict[str, Any]:
     by_index = _matched_records(records, cells)
     results = with_changes(
         [
-            reduce_cell(scenario, cell, by_index.get(cell.index), by_cell[cell.index], numbers)
+            reduce_cell(cell, by_index.get(cell.index), by_cell[cell.index], numbers)
             for cell in cells
         ]
     )
@@ -76,7 +76,7 @@ def summarise(run_dir: Path) -> dict[str, Any]:
         "warnings": _warnings(results, requests),
         "notes": _notes(scenario),
         "answers": shown_answers(scenario, results, by_cell),
-        "cells": [_cell(result, scenario.deployment.byte_scale) for result in results],
+        "cells": [_cell(result) for result in results],
         "energy": {"kind": "proxy", "constants": numbers.shown()},
         "provenance": whole,
     }
@@ -135,6 +135,7 @@ def _ran(scenario: Scenario, manifest: Manifest) -> dict[str, Any]:
         "streams": scenario.cache.substrate.streams,
         "in_flight": scenario.cache.substrate.in_flight,
         "arms": list(scenario.arms),
+        "swept": [path for axis in scenario.sweep for path in axis.paths],
     }
 
 
@@ -178,7 +179,7 @@ def _notes(scenario: Scenario) -> list[str]:
     return notes
 
 
-def _cell(result: CellResult, byte_scale: int) -> dict[str, Any]:
+def _cell(result: CellResult) -> dict[str, Any]:
     diff = result.answers.logits_diff
     return {
         "cell": result.cell.index,
@@ -202,8 +203,7 @@ def _cell(result: CellResult, byte_scale: int) -> dict[str, Any]:
         if diff is not None and math.isfinite(diff)
         else None,
         "arms": {
-            name.replace("-", "_"): _arm(name, arm, result, byte_scale)
-            for name, arm in result.arms.items()
+            name.replace("-", "_"): _arm(name, arm, result) for name, arm in result.arms.items()
         },
     }
 
@@ -218,7 +218,7 @@ def _control(control: ControlResult, result: CellResult) -> dict[str, Any]:
     }
 
 
-def _arm(name: str, arm: ArmResult, result: CellResult, byte_scale: int) -> dict[str, Any]:
+def _arm(name: str, arm: ArmResult, result: CellResult) -> dict[str, Any]:
     data: dict[str, Any] = {
         "n": arm.n,
         "failed": len(arm.failed),
@@ -234,7 +234,7 @@ def _arm(name: str, arm: ArmResult, result: CellResult, byte_scale: int) -> dict
         else None,
         "spans_ms": {span: _ms(value) for span, value in arm.spans_ns.items()},
         "bytes": arm.wire_bytes,
-        "bytes_stands_for": arm.wire_bytes * byte_scale,
+        "bytes_stands_for": arm.wire_bytes * result.cell.scenario.deployment.byte_scale,
         "bytes_total": arm.wire_bytes_total,
         "sources": arm.sources,
         "misses": arm.misses,

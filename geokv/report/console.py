@@ -60,7 +60,7 @@ def _table(summary: dict[str, Any]) -> Table:
     # One space between columns is all that fits sixteen of them into 110.
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     for path in others:
-        table.add_column(path.replace(".", ".\n", 1), justify="right")
+        table.add_column(words.short_title(path), justify="right", no_wrap=True)
     titles = ["\nkm", "RTT ms\nasked", "\nseen"]
     short = {"recompute": "recomp.", "local_hit": "local", "remote_hit": "remote"}
     titles += [f"{'TTFT ms' if arm == arms[0] else ''}\n{short[arm]}" for arm in arms]

@@ -73,7 +73,13 @@ def wrong(cell: dict[str, Any]) -> str:
 def other_settings(summary: dict[str, Any]) -> list[str]:
     """Swept paths that the km column does not already show."""
     paths = dict.fromkeys(path for cell in summary["cells"] for path in cell["settings"])
-    return [path for path in paths if not (path.endswith(".km") and len(paths) == 1)]
+    distances = [path for path in paths if path.endswith(".km")]
+    return [path for path in paths if len(distances) > 1 or path not in distances]
+
+
+def short_title(path: str) -> str:
+    """A swept path as the head of a narrow column: its last part, a word to a line."""
+    return path.rsplit(".", 1)[-1].replace("_", "\n")
 
 
 def header(summary: dict[str, Any]) -> list[str]:

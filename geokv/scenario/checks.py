@@ -14,8 +14,20 @@ from geokv.scenario.workload import Document
 if TYPE_CHECKING:
     from geokv.scenario.model import Scenario
 
-FIXED_WHEN_BUILT = frozenset({"kind", "mtu", "congestion"})
-"""Parts of a link that a live link cannot change."""
+ONE_PER_RUN = frozenset(
+    {
+        "deployment.model",
+        "deployment.stands_for",
+        "deployment.content",
+        "deployment.dtype",
+        "workload.kind",
+        "workload.provider",
+        "workload.asker",
+        "workload.requests",
+        "workload.warmup",
+    }
+)
+"""What all cells of a run share: what ran, what it stands for, who asks and how often."""
 
 NEEDS_ARMS = {
     "answers_equal": ("recompute",),
@@ -167,26 +179,40 @@ def _arms(scenario: Scenario) -> list[str]:
 
 def _sweep(scenario: Scenario) -> list[str]:
     found = []
-    links = scenario.topology.links
-    known = list(known_paths({"links": {link: dict.fromkeys(Link.model_fields) for link in links}}))
-    leaves = [path for path in known if path.count(".") == 2]
+    leaves = sweepable(scenario)
     seen: set[str] = set()
+    titles: set[str] = set()
     for number, axis in enumerate(scenario.sweep):
-        place = f"sweep.{number}.path"
-        if axis.path in seen:
-            found.append(f"{place}: {axis.path} is swept twice")
-        seen.add(axis.path)
-        if not axis.path.startswith("links."):
-            found.append(
-                f"{place}: {axis.path} cannot be swept within one run, only parts of links can "
-                f"(such as {leaves[0]}); set it with --set and run again"
-            )
-        elif axis.path not in leaves:
-            found.append(f"{place}: nothing is called {axis.path}{suggest(axis.path, leaves)}")
-        elif axis.path.rsplit(".", 1)[1] in FIXED_WHEN_BUILT:
-            found.append(f"{place}: {axis.path} is fixed when the link is built")
-        values = [value for value, _ in axis.marked()]
+        place = f"sweep.{number}"
+        if axis.title in titles:
+            found.append(f"{place}: two axes are called {axis.title}")
+        titles.add(axis.title)
+        for path in axis.paths:
+            if path in seen:
+                found.append(f"{place}: {path} is swept twice")
+            seen.add(path)
+            if path in ONE_PER_RUN:
+                found.append(
+                    f"{place}: {path} is the same in all cells of a run; set it with --set and "
+                    "run again"
+                )
+            elif path not in leaves:
+                found.append(f"{place}: nothing is called {path}{suggest(path, leaves)}")
+        values = [point.shown for point in axis.points()]
         for value in dict.fromkeys(values):
             if values.count(value) > 1:
-                found.append(f"sweep.{number}: {value} is listed {values.count(value)} times")
+                found.append(f"{place}: {value} is listed {values.count(value)} times")
     return found
+
+
+def sweepable(scenario: Scenario) -> list[str]:
+    """Every path a sweep may change."""
+    parts = {
+        "links": {link: dict.fromkeys(Link.model_fields) for link in scenario.topology.links},
+        "deployment": scenario.deployment.model_dump(),
+        "cache": scenario.cache.model_dump(),
+        "workload": scenario.workload.model_dump(),
+    }
+    known = list(known_paths(parts))
+    inner = {path.rsplit(".", 1)[0] for path in known}
+    return [path for path in known if path not in inner and path not in ONE_PER_RUN]
