@@ -88,14 +88,21 @@ def header(summary: dict[str, Any]) -> list[str]:
     scale = ran["byte_scale"]
     size = "full size" if scale == 1 else f"bytes and rates ÷ {scale}"
     document = f"document {ran['document']} · " if ran.get("document") else ""
+
+    def one(path: str, shown: str, of_many: str) -> str:
+        return of_many if path in ran["swept"] else shown
+
+    prefix = one("workload.prefix_tokens", f"{ran['prefix_tokens']:,}", "swept")
+    chunks = one("deployment.chunk_tokens", f"of {ran['chunk_tokens']} tokens", "of swept size")
+    streams = one("cache.substrate.streams", str(ran["streams"]), "swept")
+    in_flight = one("cache.substrate.in_flight", str(ran["in_flight"]), "swept")
     return [
         f"{ran['model']} ran, stands for {ran['stands_for']} · GPU time {ran['compute']} · "
         f"S = {scale}: {size}",
         f"{ran['clock']} clock · kernel {ran['kernel']} · seed {ran['seed']} · "
         f"{ran['requests']} requests per cell and arm",
-        f"{document}prefix {ran['prefix_tokens']:,} + question {ran['question_tokens']:,} tokens · "
-        f"chunks of {ran['chunk_tokens']} tokens, "
-        f"{ran['streams']} streams × {ran['in_flight']} in flight",
+        f"{document}prefix {prefix} + question {ran['question_tokens']:,} tokens · "
+        f"chunks {chunks}, {streams} streams × {in_flight} in flight",
     ]
 
 
