@@ -20,6 +20,7 @@ from geokv.units import NS_PER_S
 _CLOCK_MONOTONIC = 1
 _TFD_CLOEXEC = 0o2000000
 _TFD_NONBLOCK = 0o4000
+_TFD_TIMER_ABSTIME = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -50,11 +51,10 @@ async def charge(seconds: float) -> None:
 
 async def wait_until_ns(deadline_ns: int) -> None:
     """Return when the monotonic clock has reached ``deadline_ns``; at once if it is past."""
-    remaining_ns = deadline_ns - now_ns()
-    if remaining_ns <= 0:
+    if deadline_ns <= now_ns():
         return
     loop = asyncio.get_running_loop()
-    descriptor = _timer(remaining_ns)
+    descriptor = _timer(deadline_ns)
     fired = loop.create_future()
 
     def on_readable() -> None:
@@ -69,13 +69,13 @@ async def wait_until_ns(deadline_ns: int) -> None:
         os.close(descriptor)
 
 
-def _timer(duration_ns: int) -> int:
+def _timer(deadline_ns: int) -> int:
     descriptor = _libc.timerfd_create(_CLOCK_MONOTONIC, _TFD_CLOEXEC | _TFD_NONBLOCK)
     if descriptor < 0:
         raise OSError(ctypes.get_errno(), "timerfd_create failed")
-    seconds, nanoseconds = divmod(duration_ns, NS_PER_S)
+    seconds, nanoseconds = divmod(deadline_ns, NS_PER_S)
     spec = _Itimerspec(_Timespec(0, 0), _Timespec(seconds, nanoseconds))
-    if _libc.timerfd_settime(descriptor, 0, ctypes.byref(spec), None) < 0:
+    if _libc.timerfd_settime(descriptor, _TFD_TIMER_ABSTIME, ctypes.byref(spec), None) < 0:
         error = ctypes.get_errno()
         os.close(descriptor)
         raise OSError(error, "timerfd_settime failed")

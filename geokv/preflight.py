@@ -83,7 +83,7 @@ def _check_layout(scenario: Scenario, config: ModelConfig, profile: GpuProfile) 
 def _check_lengths(scenario: Scenario, prompts: Prompts, config: ModelConfig) -> None:
     tokens = prompts.longest + scenario.workload.output_tokens
     if tokens > config.max_tokens:
-        text = "document" if isinstance(scenario.workload, Document) else "prefix_tokens"
+        text = "text" if isinstance(scenario.workload, Document) else "prefix_tokens"
         raise ConfigError(
             f"workload.{text}: prefix, question and answer are {tokens} tokens, "
             f"{scenario.deployment.model} takes {config.max_tokens}"

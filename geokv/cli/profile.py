@@ -113,7 +113,10 @@ def check(
     from geokv.engine.fit.sources import MEASURED_DEVICES, Sources
     from geokv.engine.profile import load_profile
     from geokv.engine.profile_parts import Kernels, part
+    from geokv.errors import ConfigError
 
+    if plot and not plot.absolute().parent.is_dir():
+        raise ConfigError(f"{plot}: no such folder", "name a file in a folder that exists")
     files = Measurements(_folder(path))
     kernels = {name: part(Kernels, name) for name in MEASURED_DEVICES}
     rows = compare(files, Sources.read(files), kernels, load_profile)
@@ -238,9 +241,8 @@ def _constants(profile: GpuProfile) -> Table:
 
 
 def _errors(profile: GpuProfile) -> Table:
-    title = "Error against measured points"
-    if profile.kind == "roofline":
-        title += " (of the same efficiencies where they were measured)"
+    own = profile.kind == "fitted"
+    title = "Error against measurements" if own else "Error of its efficiencies where measured"
     shown = _table("compared", "points", "median", "p95", title=title)
     for name, error in profile.fit_error.items():
         shown.add_row(name, f"{error.points:,}", f"{error.median:.1%}", f"{error.p95:.1%}")

@@ -85,8 +85,8 @@ class DocumentPrompts:
         self._tokenizer = tokenizer
         # An answer is one line: where the model would go on to ask itself the next question.
         self.stop: tuple[str, ...] = ("\n",) if workload.template == "plain" else ()
-        self._questions = [self._prompt(workload.document, text) for text in workload.questions]
-        self._preparing = self._prompt(workload.document, _PREPARING_QUESTION)
+        self._questions = [self._prompt(workload.text, text) for text in workload.questions]
+        self._preparing = self._prompt(workload.text, _PREPARING_QUESTION)
         every = [*self._questions, self._preparing]
         columns = takewhile(lambda ids: len(set(ids)) == 1, zip(*every, strict=False))
         self.prefix = [ids[0] for ids in columns]
@@ -94,7 +94,7 @@ class DocumentPrompts:
         shared = len(self.prefix) // chunk_tokens
         if not shared:
             raise ConfigError(
-                f"workload.document: {len(self.prefix)} tokens fill no chunk of {chunk_tokens}",
+                f"workload.text: {len(self.prefix)} tokens fill no chunk of {chunk_tokens}",
                 "take a longer text, or smaller deployment.chunk_tokens",
             )
         if workload.foreign is not None:

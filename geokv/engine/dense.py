@@ -29,6 +29,11 @@ class Dense:
         self._wide = Workspace(torch.float32, device)
         self._turn = device.type == "cpu" and dtype == torch.bfloat16
 
+    @property
+    def scratch_bytes(self) -> int:
+        """Memory held for reuse."""
+        return self._scratch.size_bytes + self._wide.size_bytes
+
     def take(self, name: str, *shape: int) -> torch.Tensor:
         """Scratch memory; valid until the name is taken again."""
         return self._scratch.take(name, *shape)

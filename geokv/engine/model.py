@@ -94,6 +94,11 @@ class LlamaModel:
         self._inverse = rope.inverse_frequencies(config, self.device)
         self._dense = Dense(self.dtype, self.device)
 
+    @property
+    def scratch_bytes(self) -> int:
+        """Memory held for reuse between calls."""
+        return self._dense.scratch_bytes
+
     def new_pool(self, blocks: int, block_tokens: int = 16) -> BlockPool:
         """A pool of this model's KV shape."""
         shape = self.config

@@ -110,7 +110,10 @@ def _moved(attention: Attention, measured: Device, device: Device, slower: float
     wider = 1.0
     if attention.side_by_side == measured.multiprocessors:
         wider = device.multiprocessors / measured.multiprocessors
-    at = [max(1, round(knot * wider)) for knot in attention.fixed_s.at]
+    at: list[int] = []
+    for knot in attention.fixed_s.at:
+        # Knots a block apart, where a wave is full, must not fall together.
+        at.append(max(at[-1] + 1 if at else 1, round(knot * wider)))
     waves = attention.wave_s
     return Attention(
         side_by_side=round(attention.side_by_side * wider),

@@ -119,7 +119,7 @@ def _ran(scenario: Scenario, manifest: Manifest) -> dict[str, Any]:
     if isinstance(lengths, Document):
         raise RunError("manifest.json: has no prompt lengths, another version of geokv wrote it")
     return {
-        "document": workload.document.file if isinstance(workload, Document) else None,
+        "document": workload.text.file if isinstance(workload, Document) else None,
         "model": manifest.model,
         "stands_for": manifest.stands_for,
         "compute": scenario.deployment.compute,

@@ -125,7 +125,9 @@ def _tokens(scenario: Scenario) -> list[str]:
 def _document(workload: Document, arms: list[str]) -> list[str]:
     """How many tokens the texts have only the model's tokenizer knows: see preflight."""
     named = {key: getattr(workload, key) for key in KEYS}
-    found = [f"workload.{key}.text: is empty" for key, of in named.items() if of and not of.words]
+    found = [
+        f"workload.{key}.content: is empty" for key, of in named.items() if of and not of.words
+    ]
     if "control-foreign" in arms and workload.foreign is None:
         found.append("workload.foreign: is required by arm control-foreign")
     for question in dict.fromkeys(workload.questions):

@@ -7,7 +7,7 @@ from typing import Any
 
 from geokv.errors import ConfigError
 
-KEYS = ("document", "foreign")
+KEYS = ("text", "foreign")
 _MOST_BYTES = 4 * 2**20
 
 
@@ -30,7 +30,7 @@ def with_texts(data: dict[str, Any], folder: Path | None) -> dict[str, Any]:
 
 
 def _read(named: Any, folder: Path | None, place: str) -> Any:
-    if isinstance(named, dict) and (named.get("text") is not None or "file" not in named):
+    if isinstance(named, dict) and (named.get("content") is not None or "file" not in named):
         return named
     file = named["file"] if isinstance(named, dict) else named
     if not isinstance(file, str):
@@ -49,4 +49,4 @@ def _read(named: Any, folder: Path | None, place: str) -> Any:
         raise ConfigError(f"{place}: {path} is not UTF-8 text ({error.reason})") from None
     if not text.strip():
         raise ConfigError(f"{place}: {path} is empty")
-    return {"file": file, "text": text}
+    return {"file": file, "content": text}

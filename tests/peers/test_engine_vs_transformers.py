@@ -139,6 +139,46 @@ def test_their_greedy_generation_is_ours(pair: tuple[Any, LlamaModel]) -> None:
     assert chosen == wanted
 
 
+def test_a_mixed_batch_is_their_batches_of_one(pair: tuple[Any, LlamaModel]) -> None:
+    """A chunk of one prompt, the end of another and two decodes, in one forward pass."""
+    theirs, model = pair
+    draw = random.Random(3)
+    texts = [draw.choices(range(160), k=length) for length in (40, 61, 33, 90)]
+    pool = model.new_pool(64, 8)
+    blocks = draw.sample(range(64), 64)
+    tables = [[blocks.pop() for _ in range(12)] for _ in texts]
+    starts = [0, 50, 32, 89]
+    past = zip(texts, starts, tables, strict=True)
+    model.forward([Span(t[:at], 0, table, logits=False) for t, at, table in past if at], pool)
+    spans = [Span(t[at:], at, table) for t, at, table in zip(texts, starts, tables, strict=True)]
+    ours = model.forward(spans, pool)
+    with torch.no_grad():
+        wanted = torch.stack([theirs(torch.tensor([text])).logits[0, -1] for text in texts])
+    assert (ours - wanted).abs().max() < 1e-4
+    assert torch.equal(ours.argmax(-1), wanted.argmax(-1))
+
+
+def test_bfloat16_is_as_close_to_float32_as_theirs(
+    pair: tuple[Any, LlamaModel], tmp_path: Path
+) -> None:
+    """Rounding differs, so bits do not agree; neither side may stray farther than the other."""
+    theirs, _ = pair
+    half = Ours(load_model(tmp_path, dtype=torch.bfloat16))
+    tokens = random.Random(4).choices(range(160), k=60 + STEPS)
+    with torch.no_grad():
+        exact = theirs(torch.tensor([tokens])).logits[0, 59:]
+        rounded = theirs.bfloat16()(torch.tensor([tokens])).logits[0, 59:].float()
+    logits = torch.stack([half.step(tokens[:60]), *(half.step([t]) for t in tokens[60:])])
+    ours, allowed = ((side - exact).square().mean().sqrt() for side in (logits, rounded))
+    assert 0 < ours < 1.5 * allowed
+    # A choice may turn only where the two best are closer than the rounding of both.
+    turned = logits.argmax(-1) != exact.argmax(-1)
+    best = exact.topk(2).values
+    gaps = best[:, 0] - best[:, 1]
+    assert (gaps[turned] < 2 * (logits - exact).abs().max()).all()
+    assert turned.float().mean() < 0.25
+
+
 def test_a_sliding_window_checkpoint_is_refused(tmp_path: Path) -> None:
     from geokv.errors import EngineError
 

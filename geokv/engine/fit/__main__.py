@@ -38,7 +38,7 @@ def write(files: Measurements, sources: Sources, into: Path) -> list[Path]:
         profile_name(*pair): fit_pair(sources, kernels[pair[-1]], *pair)
         for pair in fitted_pairs(sources)
     }
-    rows = compare(files, sources, kernels, profiles.__getitem__)
+    rows = compare(files, sources, kernels, profiles.__getitem__, held_out=False)
     written = []
     for device, one in kernels.items():
         own = {_said(row): row.error for row in rows if _of_kernels(row, device)}

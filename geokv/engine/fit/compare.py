@@ -51,18 +51,24 @@ Loader = Callable[[str], GpuProfile]
 
 
 def compare(
-    files: Measurements, sources: Sources, kernels: Mapping[str, Kernels], load: Loader
+    files: Measurements,
+    sources: Sources,
+    kernels: Mapping[str, Kernels],
+    load: Loader,
+    held_out: bool = True,
 ) -> list[Row]:
     """All rows.
 
     Args:
         kernels: of each measured device.
         load: profile by name.
+        held_out: whether attention is fitted again to half of its launches; without, that
+            column says nothing.
 
     Raises:
         ConfigError: a file is missing.
     """
-    halved = _halved_kernels(sources, kernels)
+    halved = _halved_kernels(sources, kernels) if held_out else dict(kernels)
     rows = [*_v0_passes(sources, load, halved), *_v0_attention(sources, load, halved)]
     for model, ways, device in FITTED:
         if (model, device) != (L8, H100):

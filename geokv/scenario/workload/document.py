@@ -17,8 +17,8 @@ class TextFile(Strict):
     """
 
     file: str
-    text: Annotated[str, Field(min_length=1)] | None = None
-    """Read from ``file`` when the scenario is loaded, unless it is written here."""
+    content: Annotated[str, Field(min_length=1)] | None = None
+    """The text itself; read from ``file`` on loading unless it is written here."""
 
     @model_validator(mode="before")
     @classmethod
@@ -28,7 +28,7 @@ class TextFile(Strict):
     @property
     def words(self) -> str:
         """The text as prompts carry it, without white space around it."""
-        return (self.text or "").strip()
+        return (self.content or "").strip()
 
 
 class Document(Strict):
@@ -41,7 +41,7 @@ class Document(Strict):
     kind: Literal["document"]
     provider: str
     asker: str
-    document: TextFile
+    text: TextFile
     questions: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
     template: Literal["plain", "chat"] = "plain"
     """``plain``: the text, ``Question:`` and ``Answer:``, and an answer of one line; ``chat``:

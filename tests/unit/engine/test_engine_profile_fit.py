@@ -19,7 +19,7 @@ from geokv.engine.fit.solve import Array, error_of, fit_curve, non_negative, rel
 from geokv.engine.fit.sources import MEASURED_DEVICES, Sources
 from geokv.engine.profile import Attention, known_profiles, load_profile
 from geokv.engine.profile_parts import PROFILES, Device, Kernels, ModelShape, names, part
-from geokv.engine.profile_roofline import layer_s
+from geokv.engine.profile_roofline import compose, layer_s, move
 from geokv.errors import ConfigError, EngineError
 
 H100 = "llama-3.1-8b@h100-sxm"
@@ -141,6 +141,32 @@ def test_a_layer_takes_the_longer_of_flops_and_bytes() -> None:
     assert many == pytest.approx(2 * 8192 * weights / 312e12 + pointwise)
     assert shape.pointwise_bytes(1) == 2 * (10 * 4096 + 2 * (32 + 8) * 128 + 3 * 14336)
     assert shape.kv_bytes_per_token == 2 * 32 * 8 * 128 * 2
+
+
+def test_gpus_that_share_layers_wait_for_two_all_reduces_of_each() -> None:
+    shape, device = part(ModelShape, "llama-3.1-8b"), part(Device, "h200-sxm")
+    kernels = part(Kernels, "h100-sxm")
+    reduce = kernels.all_reduce[2](1024 * 4096 * 2)
+    one = layer_s(1024, shape, 2, device, kernels) + 2 * reduce
+    assert compose("llama-3.1-8b", 2, "h200-sxm").layers_s(1024) == pytest.approx(32 * one)
+    with pytest.raises(EngineError, match="no profile of bloom-176b on 1 × h200-sxm"):
+        compose("bloom-176b", 1, "h200-sxm")
+
+
+def test_attention_moves_to_a_device_by_its_speed_and_memory() -> None:
+    kernels, h100 = part(Kernels, "h100-sxm"), part(Device, "h100-sxm")
+    half = h100.model_copy(
+        update={"multiprocessors": 66, "attention_flops": 335e12 / 4, "bytes_per_s": 3.35e12 / 4}
+    )
+    old = (kernels.prefill_attention, kernels.decode_attention)
+    for was, now in zip(old, move(*old, 128, h100, half), strict=True):
+        # Half the blocks at a time, each at half the speed: a quarter of the whole.
+        assert now.side_by_side == 66
+        assert now.wave_s.s_per_token == pytest.approx([2 * s for s in was.wave_s.s_per_token])
+        assert now.fixed_s.seconds == was.fixed_s.seconds
+        assert now.fixed_s.at[-1] == was.fixed_s.at[-1] // 2
+    wide = move(*old, 256, h100, h100)[0]
+    assert wide.wave_s.s_per_token[0] == pytest.approx(2 * old[0].wave_s.s_per_token[0])
 
 
 @pytest.mark.parametrize("name", names("models"))

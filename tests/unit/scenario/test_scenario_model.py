@@ -50,7 +50,11 @@ BAD = [
     ("topology", "nowhere", "no topology is named 'nowhere'"),
     ("workload/asker", "c", "workload.asker: unknown site 'c' (known: a, b)"),
     ("workload/asker", "a", "workload.asker: must differ from workload.provider, both are 'a'"),
-    ("workload/kind", "poisson", "workload.kind: must be 'shared-prefix', 'document', got 'poisson'"),
+    (
+        "workload/kind",
+        "poisson",
+        "workload.kind: must be 'shared-prefix', 'document', got 'poisson'",
+    ),
     (
         "workload/prefix_tokens",
         1000,

@@ -96,17 +96,15 @@ def test_streamed_choices_are_the_whole_ones_in_pieces(
         assert all(said)
 
 
-def test_prompts_are_computed_side_by_side(room: SiteRoom) -> None:
-    """Eight answers in the decode steps of one: charged time is what tells."""
-    site = room.start(room.settings("a", compute="charged"))
-    with httpx.Client(base_url=site.url, headers=AUTH, trust_env=False, timeout=30) as http:
-        body = {"model": MODEL, "max_tokens": 20, "ignore_eos": True}
-        before = site.engine()["steps"]
-        http.post("/v1/completions", json={**body, "prompt": "one"}).raise_for_status()
-        one = site.engine()["steps"] - before
-        several = {**body, "prompt": ["a", "b", "c", "d"], "n": 2}
-        http.post("/v1/completions", json=several).raise_for_status()
-        assert site.engine()["steps"] - before - one <= one + 3
+def test_prompts_are_computed_side_by_side(site: Site, http: httpx.Client) -> None:
+    """Eight answers in about as many steps as one."""
+    body = {"model": MODEL, "max_tokens": 20, "ignore_eos": True}
+    before = site.engine()["steps"]
+    http.post("/v1/completions", json={**body, "prompt": "one"}).raise_for_status()
+    one = site.engine()["steps"] - before
+    several = {**body, "prompt": ["a", "b", "c", "d"], "n": 2}
+    http.post("/v1/completions", json=several).raise_for_status()
+    assert one <= site.engine()["steps"] - before - one <= one + 3
 
 
 # -- log probabilities -----------------------------------------------------------------
@@ -241,8 +239,8 @@ def test_tokenize_and_back(http: httpx.Client) -> None:
 
 
 def test_full_queue_is_429_with_when_to_come_back(room: SiteRoom) -> None:
-    site = room.start(room.settings("a", compute="charged", max_running=1, max_waiting=1))
-    body = {"model": MODEL, "prompt": prompt(40), "max_tokens": 80, "ignore_eos": True}
+    site = room.start(room.settings("a", max_running=1, max_waiting=1))
+    body = {"model": MODEL, "prompt": prompt(40), "max_tokens": 120, "ignore_eos": True}
 
     def ask() -> httpx.Response:
         return httpx.post(
@@ -268,14 +266,14 @@ def test_full_queue_is_429_with_when_to_come_back(room: SiteRoom) -> None:
         pytest.raises(openai.RateLimitError),
     ):
         # All prompts of a request or none: two wait where one may.
-        client.completions.create(model=MODEL, prompt=["a", "b", "c", "d"], max_tokens=50)
+        client.completions.create(model=MODEL, prompt=["a", "b", "c", "d"], max_tokens=5)
     wait_for("free blocks", lambda: site.engine()["blocks_pinned"] == 0, seconds=3)
 
 
 def test_client_may_give_a_request_less_time_and_not_more(room: SiteRoom) -> None:
-    site = room.start(room.settings("a", compute="charged", request_deadline_s=0.6))
+    site = room.start(room.settings("a", compute="charged", threaded=True, request_deadline_s=1.5))
     body = {"model": MODEL, "prompt": "x", "max_tokens": 1000, "ignore_eos": True}
-    for given, least, most in (("0.2", 0.15, 0.55), ("3600", 0.55, 3.0)):
+    for given, least, most in (("0.2", 0.2, 1.4), ("3600", 1.5, 8.0)):
         started = time.monotonic()
         answer = httpx.post(
             f"{site.url}/v1/completions",
@@ -285,4 +283,4 @@ def test_client_may_give_a_request_less_time_and_not_more(room: SiteRoom) -> Non
             timeout=20,
         )
         assert answer.status_code == 504
-        assert least < time.monotonic() - started < most
+        assert least <= time.monotonic() - started < most
