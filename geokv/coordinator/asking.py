@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ _NEVER_SERVED: dict[str, Any] = {
     "wire_bytes": 0,
     "chunks_remote": 0,
     "chunks_local": 0,
+    "chunks_disk": 0,
     "misses": {},
     "decode_ns": 0,
 }
@@ -77,6 +79,7 @@ class Asker:
     def question(self, cell: int, arm: str, repeat: int, warmup: bool, site: str) -> None:
         """Ask a question of an arm."""
         tokens = self._prompts.question(cell, repeat, warmup)
+        time.sleep(self._scenario.workload.idle)
         most = self._scenario.workload.output_tokens
         self._ask(cell, arm, repeat, warmup, site, tokens, most)
 
@@ -170,6 +173,7 @@ class Asker:
             "wire_bytes": record.wire_bytes,
             "chunks_remote": record.chunks_remote,
             "chunks_local": record.chunks_local,
+            "chunks_disk": record.chunks_disk,
             "misses": record.misses,
             "decode_ns": record.finished_ns - record.prefilled_ns if whole else 0,
         }

@@ -13,6 +13,7 @@ from geokv.coordinator.prompts import make_prompts
 from geokv.lab.build import Lab
 from geokv.lab.check import LinkCheck, check_links
 from geokv.scenario import Cell, Scenario
+from geokv.scenario.workload import WorkingSet
 
 _WARM_FLOOR_BYTES = 4 * 2**20
 _REUSE = {"recompute": "none", "local-hit": "local", "remote-hit": "remote"}
@@ -108,6 +109,9 @@ class CellRunner:
         """Fresh connections for this cell, with open congestion windows if asked for."""
         for site in self._fleet.sites.values():
             site.post("/connect", deadline_s=60)
+        self._open_windows()
+
+    def _open_windows(self) -> None:
         substrate = self._scenario.cache.substrate
         if not substrate.warm:
             return
@@ -127,15 +131,25 @@ class CellRunner:
             site.post("/drop", tiers=["device", "dram"])
         provider = self._fleet.sites[workload.provider]
         provider.post("/policy", reuse="local")
-        self._asker.prepare(self._cell.index, 0, workload.provider)
-        provider.post("/settle")
+        prefixes = workload.prefixes if isinstance(workload, WorkingSet) else 1
+        for number in range(prefixes):
+            self._asker.prepare(self._cell.index, number, workload.provider)
+            provider.post("/settle")
 
     def _request(self, arm: str, repeat: int, warmup: bool) -> None:
         """One request of one arm, with the asker's caches as the arm wants them."""
+        first = repeat == 0 and (warmup or not self._scenario.workload.warmup)
         workload = self._scenario.workload
         asker = self._fleet.sites[workload.asker]
         asker.post("/settle")
-        if arm in _REUSE:
+        if arm == "remote-hit" and self._scenario.cache.substrate.fresh:
+            asker.post("/connect", deadline_s=60)
+            self._open_windows()
+        if isinstance(workload, WorkingSet):
+            if first:
+                asker.post("/policy", reuse=_REUSE[arm])
+                asker.post("/drop", tiers=["device", "dram"])
+        elif arm in _REUSE:
             asker.post("/policy", reuse=_REUSE[arm])
             if arm != "local-hit":
                 asker.post("/drop", tiers=["device", "dram"])

@@ -54,6 +54,27 @@ def gib(cell: dict[str, Any]) -> str:
     return NONE if arm is None else f"{arm['bytes_stands_for'] / GIB:.2f}"
 
 
+def fetching(cell: dict[str, Any]) -> tuple[str, str, str, str, str]:
+    """Of a remote hit: fetch ms, goodput Gb/s, chunks, round trips paid, % off the closed form."""
+    arm = cell["arms"].get("remote_hit")
+    if arm is None or arm["fetching"] is None:
+        return (NONE,) * 5
+    one = arm["fetching"]
+    off = one["off_percent"]
+    return (
+        ms(one["time_ms"]),
+        f"{one['goodput_gbps']:.3g}",
+        f"{one['chunks']:,}",
+        number(one["round_trips"], 1),
+        NONE if off is None else f"{off:+.1f}",
+    )
+
+
+def setting(cell: dict[str, Any], path: str) -> str:
+    """A swept value as it was written."""
+    return str(cell["settings"].get(path, NONE))
+
+
 def joules(cell: dict[str, Any], arm: str) -> str:
     """Energy proxy of one request."""
     data = cell["arms"].get(arm)

@@ -33,7 +33,8 @@ def build_cells(scenario: Scenario) -> list[Cell]:
     axes = scenario.sweep
     if not axes:
         return [_cell(0, {}, False, scenario)]
-    base = {**scenario.resolved(), "sweep": []}
+    # What is about the sweep as a whole has no meaning in one cell of it.
+    base = {**scenario.resolved(), "sweep": [], "figures": []}
     cells = []
     for index, point in enumerate(itertools.product(*(axis.points() for axis in axes))):
         settings = {axis.title: one.shown for axis, one in zip(axes, point, strict=True)}

@@ -17,6 +17,7 @@ from geokv.scenario.checks import problems
 from geokv.scenario.deployment import Deployment
 from geokv.scenario.energy import Energy
 from geokv.scenario.expect import Expect
+from geokv.scenario.figures import Figure
 from geokv.scenario.sweep import Cell, SweepAxis
 from geokv.scenario.vm import VmSettings
 from geokv.scenario.workload import Workload
@@ -47,6 +48,8 @@ class Scenario(Strict):
     sweep: list[SweepAxis] = Field(default_factory=list)
     energy: Energy = Field(default_factory=Energy)
     expect: Expect = Field(default_factory=Expect)
+    figures: list[Figure] = Field(default_factory=list)
+    """Pictures and small tables of the sweep, beside those every run has."""
     vm: VmSettings = Field(default_factory=VmSettings)
 
     @model_validator(mode="after")

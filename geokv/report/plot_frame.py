@@ -1,0 +1,88 @@
+"""A grid of panels for a sweep: title, what ran, and a value of an axis over each panel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from geokv.report.pivot import axis_word, values_of
+from geokv.report.plot_panels import about, wrapped
+from geokv.report.style import MUTED
+
+_INCH_PER_PANEL = 3.3
+_LEFT, _TOP_INCH, _BOTTOM_INCH = 0.75, 1.25, 0.62
+
+
+class Frame:
+    """``rows`` × ``columns`` panels that share their axes.
+
+    Args:
+        columns, rows: axes whose values the panels stand for; None is one column or row.
+        height: of one panel, inches.
+        right: inches left free at the right, for a colour scale.
+    """
+
+    def __init__(
+        self,
+        summary: dict[str, Any],
+        title: str,
+        columns: str | None,
+        rows: str | None = None,
+        *,
+        height: float = 3.1,
+        right: float = 0.25,
+    ) -> None:
+        cells = summary["cells"]
+        self.columns, self.rows = values_of(cells, columns), values_of(cells, rows)
+        wide = max(8.6, _LEFT + right + _INCH_PER_PANEL * len(self.columns))
+        high = _TOP_INCH + _BOTTOM_INCH + height * len(self.rows)
+        self.figure = Figure(figsize=(wide, high))
+        grid = self.figure.subplots(
+            len(self.rows), len(self.columns), sharex=True, sharey=True, squeeze=False,
+            gridspec_kw={
+                "left": _LEFT / wide, "right": 1 - right / wide, "bottom": _BOTTOM_INCH / high,
+                "top": 1 - _TOP_INCH / high, "wspace": 0.07, "hspace": 0.2,
+            },
+        )  # fmt: skip
+        self.grid: Any = grid
+        self.top = 1 - _TOP_INCH / high
+        self._inch = 1 / high
+        for row, row_value in enumerate(self.rows):
+            for column, value in enumerate(self.columns):
+                parts = [
+                    f"{axis_word(axis)} {one}"
+                    for axis, one in ((columns, value), (rows, row_value))
+                    if axis is not None
+                ]
+                if parts:
+                    grid[row][column].set_title(", ".join(parts), fontsize=9.5, color=MUTED)
+        left = _LEFT / wide
+        self.figure.text(
+            left, 1 - 0.28 * self._inch, title, fontsize=13, fontweight="bold", va="center"
+        )
+        lines = wrapped(about(summary), round(118 * wide / 8.6))
+        self.figure.text(left, 1 - 0.58 * self._inch, lines, fontsize=8, color=MUTED, va="center")
+        self._left = left
+
+    def panels(self) -> list[tuple[Any, Any, Any]]:
+        """(axes, value of the rows' axis, value of the columns' axis) of each panel."""
+        return [
+            (self.grid[row][column], row_value, value)
+            for row, row_value in enumerate(self.rows)
+            for column, value in enumerate(self.columns)
+        ]
+
+    def label(self, x: str, y: str) -> None:
+        """Along the bottom and the left side."""
+        for axes in self.grid[-1]:
+            axes.set_xlabel(x)
+        for row in self.grid:
+            row[0].set_ylabel(y)
+
+    def legend(self, handles: list[Any], labels: list[str]) -> None:
+        """In one line between the head and the panels."""
+        self.figure.legend(
+            handles, labels, loc="center left", fontsize=9, ncols=len(labels), handlelength=1.8,
+            bbox_to_anchor=(self._left - 0.008, 1 - 0.86 * self._inch), columnspacing=1.6,
+        )  # fmt: skip
