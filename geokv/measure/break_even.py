@@ -48,7 +48,8 @@ def least_rate_bps(kv_bytes: int, saved_ns: int, rtt_ns: int, rtts: int) -> floa
 
     Args:
         kv_bytes: moved, at full size.
-        saved_ns: prefill of everything less prefill of what no cache has.
+        saved_ns: prefill of everything, less prefill of what no cache has, less the copies to
+            the device that nothing hides.
         rtts: round trips a remote hit pays: its lookup, where the table is elsewhere, and its
             fetch.
     """

@@ -67,7 +67,7 @@ def _line(settings: dict[str, Value], line: list[CellResult]) -> Crossover:
         tuple(one.cell.index for one in line),
         tuple(rates),
         crossing(rates, ratios),
-        _predicted(line[-1]),
+        _predicted(line[0]),
     )
 
 
@@ -77,13 +77,19 @@ def _rate_bps(result: CellResult) -> int:
 
 
 def _predicted(result: CellResult) -> float | None:
-    """From the profile's own charges, so that it holds for every rate of the line."""
+    """From the profile's own charges, so that it holds for every rate of the line.
+
+    Args:
+        result: of the slowest rate, where copies to the device hide behind the wire but for the
+            last one.
+    """
     scenario, path = result.cell.scenario, result.path
     assert path is not None, "a cell with a gain is recorded"
     directory = scenario.cache.directory
     away = isinstance(directory, CentralDirectory) and directory.site != scenario.workload.asker
     arms = result.arms
     saved_ns = arms["recompute"].spans_ns["prefill"] - arms["local-hit"].spans_ns["prefill"]
+    saved_ns -= arms["remote-hit"].spans_ns["load"]
     kv_bytes = arms["remote-hit"].wire_bytes * scenario.deployment.byte_scale
     payload_bps = least_rate_bps(kv_bytes, saved_ns, path.rtt_ns, 2 if away else 1)
     return payload_bps * path.rate_bps / path.payload_rate_bps if payload_bps else None

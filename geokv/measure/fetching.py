@@ -11,6 +11,9 @@ from geokv.measure.records import PathRecord, Request
 from geokv.scenario.model import Scenario
 from geokv.units import NS_PER_S
 
+_HEADERS = 0.02
+"""Headers and token ids of records are at most such a share of the payload at sensible sizes."""
+
 
 @dataclass(frozen=True)
 class Fetching:
@@ -23,9 +26,10 @@ class Fetching:
         goodput_bps: payload moved over ``time_ns``, as of the deployment the run stands for
             (S times what was moved).
         round_trips: of time in which the line carried none of the payload:
-            (time - bytes / payload rate) / RTT. None on a link without one.
-        predicted_ns: the closed form for the median request; None where loss, or a prefix that
-            came in part from elsewhere, is not in it.
+            (time - bytes / payload rate) / RTT. None on a link without one, and where that is no
+            more than what headers may take, which are not in it.
+        predicted_ns: the closed form for the median request; None with losses or closed congestion
+            windows, which are not in it.
     """
 
     requests: int
@@ -67,14 +71,20 @@ def reduce_fetching(
         time_ns=time_ns,
         chunks=chunks,
         goodput_bps=wire_bytes * scale * 8 * NS_PER_S / time_ns,
-        round_trips=(time_ns - send_ns) / path.rtt_ns if path.rtt_ns else None,
+        round_trips=_round_trips(time_ns - send_ns, send_ns, path.rtt_ns),
         predicted_ns=_predicted(scenario, chunks, wire_bytes, path),
     )
 
 
+def _round_trips(waited_ns: float, send_ns: float, rtt_ns: int) -> float | None:
+    return waited_ns / rtt_ns if rtt_ns and waited_ns > _HEADERS * send_ns else None
+
+
 def _predicted(scenario: Scenario, chunks: int, wire_bytes: int, path: PathRecord) -> int | None:
-    lossy = any(link.loss or link.loss_model for link in scenario.topology.links.values())
-    if lossy or not scenario.cache.substrate.warm:
+    links = scenario.topology.links.values()
+    lossy = any(link.loss or link.loss_model for link in links)
+    forgets = scenario.workload.idle > 0 and any(link.idle_restart for link in links)
+    if lossy or forgets or not scenario.cache.substrate.warm:
         return None
     substrate = scenario.cache.substrate
     window = substrate.streams * substrate.in_flight

@@ -11,7 +11,7 @@ from geokv.report.plot_panels import about, wrapped
 from geokv.report.style import MUTED
 
 _INCH_PER_PANEL = 3.3
-_LEFT, _TOP_INCH, _BOTTOM_INCH = 0.75, 1.25, 0.62
+_TOP_INCH, _BOTTOM_INCH, _RIGHT_INCH = 1.25, 0.62, 0.25
 
 
 class Frame:
@@ -20,7 +20,7 @@ class Frame:
     Args:
         columns, rows: axes whose values the panels stand for; None is one column or row.
         height: of one panel, inches.
-        right: inches left free at the right, for a colour scale.
+        left: inches left free for the words of the y axis.
     """
 
     def __init__(
@@ -31,17 +31,17 @@ class Frame:
         rows: str | None = None,
         *,
         height: float = 3.1,
-        right: float = 0.25,
+        left: float = 0.8,
     ) -> None:
         cells = summary["cells"]
         self.columns, self.rows = values_of(cells, columns), values_of(cells, rows)
-        wide = max(8.6, _LEFT + right + _INCH_PER_PANEL * len(self.columns))
+        wide = max(8.6, left + _RIGHT_INCH + _INCH_PER_PANEL * len(self.columns))
         high = _TOP_INCH + _BOTTOM_INCH + height * len(self.rows)
         self.figure = Figure(figsize=(wide, high))
         grid = self.figure.subplots(
             len(self.rows), len(self.columns), sharex=True, sharey=True, squeeze=False,
             gridspec_kw={
-                "left": _LEFT / wide, "right": 1 - right / wide, "bottom": _BOTTOM_INCH / high,
+                "left": left / wide, "right": 1 - _RIGHT_INCH / wide, "bottom": _BOTTOM_INCH / high,
                 "top": 1 - _TOP_INCH / high, "wspace": 0.07, "hspace": 0.2,
             },
         )  # fmt: skip
@@ -57,7 +57,7 @@ class Frame:
                 ]
                 if parts:
                     grid[row][column].set_title(", ".join(parts), fontsize=9.5, color=MUTED)
-        left = _LEFT / wide
+        left /= wide
         self.figure.text(
             left, 1 - 0.28 * self._inch, title, fontsize=13, fontweight="bold", va="center"
         )

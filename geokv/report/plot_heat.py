@@ -16,6 +16,9 @@ from geokv.report.quantities import shown, value
 from geokv.report.style import HEAT, INK
 from geokv.units import parse_rate
 
+_DARK = 0.32
+"""So far from the middle of the scale, words are white."""
+
 
 def draw(summary: dict[str, Any], figure: dict[str, Any]) -> Figure | None:
     """The figure; None when no cell has a number."""
@@ -25,7 +28,7 @@ def draw(summary: dict[str, Any], figure: dict[str, Any]) -> Figure | None:
         return None
     across, down = values_of(cells, figure["x"]), values_of(cells, figure["y"])
     height = 0.46 * len(down) + 0.6
-    frame = Frame(summary, figure["title"], figure["panels"], height=height, right=0.25)
+    frame = Frame(summary, figure["title"], figure["panels"], height=height, left=1.1)
     # White is 1, the break-even; the same step to either side has the same strength.
     far = max(map(abs, seen)) or 1.0
     if of != "ttft_over_recompute":
@@ -57,7 +60,13 @@ def _square(axes: Any, x: int, y: int, cell: Any, of: str, norm: TwoSlopeNorm) -
         Rectangle((x - 0.48, y - 0.47), 0.96, 0.94, facecolor=colour, edgecolor="none", zorder=1)
     )
     text = "void" if cell is not None and not cell["valid"] else shown(found, of)
-    axes.text(x, y, text, ha="center", va="center", fontsize=8, color=INK, zorder=3)
+    # Above the middle, where the marks of the break-even are.
+    strong = bool(found) and abs(norm(math.log10(found)) - 0.5) > _DARK
+    axes.text(
+        x, y + 0.2, text, ha="center", va="center", fontsize=8, zorder=5,
+        color="white" if strong else INK,
+        bbox={"facecolor": colour, "edgecolor": "none", "pad": 0.8},
+    )  # fmt: skip
 
 
 def _break_even(
@@ -82,7 +91,7 @@ def _break_even(
             for one in found[:1]:
                 line.append((_at(one["predicted_gbps"], rates), y))
                 if one["measured_gbps"] is not None:
-                    marks.append((_at(one["measured_gbps"], rates), y))
+                    marks.append((_at(one["measured_gbps"], rates), y - 0.18))
         xs = [x for x, y in line for _ in (0, 1)]
         ys = [y + side for _, y in line for side in (-0.5, 0.5)]
         axes.plot(xs, ys, color=INK, linewidth=1.4, linestyle=(0, (4, 2)), zorder=4)
