@@ -109,7 +109,8 @@ class CellRunner:
         """Fresh connections for this cell, with open congestion windows if asked for."""
         for site in self._fleet.sites.values():
             site.post("/connect", deadline_s=60)
-        self._open_windows()
+        if not self._scenario.cache.substrate.fresh:
+            self._open_windows()
 
     def _open_windows(self) -> None:
         substrate = self._scenario.cache.substrate
@@ -117,8 +118,10 @@ class CellRunner:
             return
         workload = self._scenario.workload
         bdp_bytes = self._lab.plan.path(workload.provider, workload.asker).bdp_bytes
-        # Slow start doubles: a window of w has cost about 2 w by the time it is open.
-        per_stream = max(_WARM_FLOOR_BYTES, 4 * bdp_bytes // substrate.streams)
+        # Slow start doubles: a window of w has cost about 2 w by the time it is open. Cubic
+        # leaves it near one bandwidth-delay product, when the line's queue begins to grow
+        # (HyStart), and goes on slowly from there.
+        per_stream = max(_WARM_FLOOR_BYTES, 8 * bdp_bytes // substrate.streams)
         self._fleet.sites[workload.asker].post("/warm", bytes_per_stream=per_stream)
 
     # -- requests --------------------------------------------------------------

@@ -23,6 +23,7 @@ def draw(summary: dict[str, Any], figure: dict[str, Any]) -> Figure | None:
     seen = [one for cell in cells if (one := value(cell, of)) is not None]
     if not seen:
         return None
+    seen += [one for cell in cells if (one := expected(cell, of)) is not None]
     frame = Frame(summary, figure["title"], figure["panels"], figure["rows"])
     across, series = values_of(cells, figure["x"]), values_of(cells, figure["lines"])
     handles = {}

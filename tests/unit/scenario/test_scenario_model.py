@@ -53,7 +53,7 @@ BAD = [
     (
         "workload/kind",
         "poisson",
-        "workload.kind: must be 'shared-prefix', 'document', got 'poisson'",
+        "workload.kind: must be 'shared-prefix', 'document', 'working-set', got 'poisson'",
     ),
     (
         "workload/prefix_tokens",
