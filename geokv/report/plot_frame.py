@@ -11,7 +11,7 @@ from geokv.report.plot_panels import about, wrapped
 from geokv.report.style import MUTED
 
 _INCH_PER_PANEL = 3.3
-_TOP_INCH, _BOTTOM_INCH, _RIGHT_INCH = 1.25, 0.62, 0.25
+_BOTTOM_INCH, _RIGHT_INCH, _LINE_INCH = 0.62, 0.25, 0.15
 
 
 class Frame:
@@ -36,18 +36,20 @@ class Frame:
         cells = summary["cells"]
         self.columns, self.rows = values_of(cells, columns), values_of(cells, rows)
         wide = max(8.6, left + _RIGHT_INCH + _INCH_PER_PANEL * len(self.columns))
-        high = _TOP_INCH + _BOTTOM_INCH + height * len(self.rows)
+        lines = wrapped(about(summary), round(118 * wide / 8.6))
+        # Title, what ran, the legend and the panels' own titles, from the top down.
+        words = 0.44 + _LINE_INCH * (lines.count("\n") + 1)
+        top = words + 0.62
+        high = top + _BOTTOM_INCH + height * len(self.rows)
         self.figure = Figure(figsize=(wide, high))
         grid = self.figure.subplots(
             len(self.rows), len(self.columns), sharex=True, sharey=True, squeeze=False,
             gridspec_kw={
                 "left": left / wide, "right": 1 - _RIGHT_INCH / wide, "bottom": _BOTTOM_INCH / high,
-                "top": 1 - _TOP_INCH / high, "wspace": 0.07, "hspace": 0.2,
+                "top": 1 - top / high, "wspace": 0.07, "hspace": 0.2,
             },
         )  # fmt: skip
         self.grid: Any = grid
-        self.top = 1 - _TOP_INCH / high
-        self._inch = 1 / high
         for row, row_value in enumerate(self.rows):
             for column, value in enumerate(self.columns):
                 parts = [
@@ -58,12 +60,9 @@ class Frame:
                 if parts:
                     grid[row][column].set_title(", ".join(parts), fontsize=9.5, color=MUTED)
         left /= wide
-        self.figure.text(
-            left, 1 - 0.28 * self._inch, title, fontsize=13, fontweight="bold", va="center"
-        )
-        lines = wrapped(about(summary), round(118 * wide / 8.6))
-        self.figure.text(left, 1 - 0.58 * self._inch, lines, fontsize=8, color=MUTED, va="center")
-        self._left = left
+        self.figure.text(left, 1 - 0.28 / high, title, fontsize=13, fontweight="bold", va="center")
+        self.figure.text(left, 1 - 0.46 / high, lines, fontsize=8, color=MUTED, va="top")
+        self._legend_at = (left - 0.008, 1 - (words + 0.18) / high)
 
     def panels(self) -> list[tuple[Any, Any, Any]]:
         """(axes, value of the rows' axis, value of the columns' axis) of each panel."""
@@ -84,5 +83,5 @@ class Frame:
         """In one line between the head and the panels."""
         self.figure.legend(
             handles, labels, loc="center left", fontsize=9, ncols=len(labels), handlelength=1.8,
-            bbox_to_anchor=(self._left - 0.008, 1 - 0.86 * self._inch), columnspacing=1.6,
+            bbox_to_anchor=self._legend_at, columnspacing=1.6,
         )  # fmt: skip

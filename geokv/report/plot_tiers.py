@@ -41,7 +41,8 @@ def draw(summary: dict[str, Any], figure: dict[str, Any]) -> Figure | None:
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
         axes.grid(axis="x", visible=False)
     frame.label(axis_word(figure["x"]).replace("_", " "), "prompt tokens, and median TTFT in ms")
-    frame.legend([handles[tier] for tier in handles], list(handles))
+    seen = [tier for tier in TIERS if tier in handles]
+    frame.legend([handles[tier] for tier in seen], seen)
     return frame.figure
 
 
@@ -50,7 +51,14 @@ def _bar(axes: Any, x: float, arm: dict[str, Any], handles: dict[str, Any]) -> N
     for tier in TIERS:
         share = arm["hits"][tier]["share"] or 0.0
         (drawn,) = axes.bar(
-            [x], [share], bottom=[bottom], width=_WIDTH, color=TIER_COLOURS[tier], zorder=3
+            [x],
+            [share],
+            bottom=[bottom],
+            width=_WIDTH,
+            color=TIER_COLOURS[tier],
+            edgecolor="white",
+            linewidth=0.7,
+            zorder=3,
         )
         bottom += share
         if share or tier in handles:
