@@ -32,8 +32,22 @@ def preflight(scenario: Scenario) -> GpuProfile:
         config = model_config(deployment.model)
     except EngineError as error:
         raise ConfigError(f"deployment.model: {error.message}", error.hint) from None
+    _check_cell(scenario, config, profile)
+    swept = [path for axis in scenario.sweep for path in axis.paths]
+    if all(path.startswith("links.") for path in swept):
+        return profile
+    for cell in scenario.cells():
+        try:
+            _check_cell(cell.scenario, config, profile)
+        except ConfigError as error:
+            raise ConfigError(f"cell {cell.label}: {error.message}", error.hint) from None
+    return profile
+
+
+def _check_cell(scenario: Scenario, config: ModelConfig, profile: GpuProfile) -> None:
+    deployment = scenario.deployment
     if deployment.content == "synthetic":
-        config = synthetic_config(config, deployment.layer_groups)
+        config = synthetic_config(config, deployment.layer_groups, deployment.max_tokens)
     _check_layout(scenario, config, profile)
     try:
         prompts = make_prompts(scenario)
@@ -41,7 +55,6 @@ def preflight(scenario: Scenario) -> GpuProfile:
         raise ConfigError(f"deployment.model: {error.message}", error.hint) from None
     _check_lengths(scenario, prompts, config)
     _check_pools(scenario, prompts, profile)
-    return profile
 
 
 def _check_layout(scenario: Scenario, config: ModelConfig, profile: GpuProfile) -> None:
@@ -74,7 +87,10 @@ def _check_lengths(scenario: Scenario, prompts: Prompts, config: ModelConfig) ->
         text = "text" if isinstance(scenario.workload, Document) else "prefix_tokens"
         raise ConfigError(
             f"workload.{text}: prefix, question and answer are {tokens} tokens, "
-            f"{scenario.deployment.model} takes {config.max_tokens}"
+            f"{scenario.deployment.model} takes {config.max_tokens}",
+            "synthetic content takes what deployment.max_tokens says"
+            if scenario.deployment.content == "synthetic"
+            else "",
         )
 
 
@@ -83,6 +99,7 @@ def _check_pools(scenario: Scenario, prompts: Prompts, profile: GpuProfile) -> N
     deployment = scenario.deployment
     tokens = prompts.longest + scenario.workload.output_tokens
     blocks = -(-tokens // deployment.block_tokens) + 1
+    # Of a working set the tiers need not hold more than what is asked for now.
     kept = len(prompts.prefix)
     if "control-foreign" in scenario.arms:
         # The asker then holds both texts, each with its question's own chunks.
@@ -92,9 +109,11 @@ def _check_pools(scenario: Scenario, prompts: Prompts, profile: GpuProfile) -> N
         "dram_bytes": kept * profile.kv_bytes_per_token,
     }
     for name, needed in needs.items():
-        has = getattr(deployment, name)
-        if has < needed:
-            raise ConfigError(
-                f"deployment.{name}: {show_size(has)} is too small: one request of {tokens} "
-                f"tokens needs {show_size(needed)}"
-            )
+        for site in scenario.topology.sites:
+            has = deployment.size(name, site)
+            own = site in deployment.sites and has != getattr(deployment, name)
+            if has < needed:
+                raise ConfigError(
+                    f"deployment.{f'sites.{site}.' if own else ''}{name}: {show_size(has)} is "
+                    f"too small: one request of {tokens} tokens needs {show_size(needed)}"
+                )

@@ -39,8 +39,8 @@ def check(
     from geokv.errors import ConfigError
     from geokv.lab.topology import load_topology
     from geokv.report.console import table_console
+    from geokv.scenario.cells import topology_mapping
     from geokv.scenario.paths import parse_override, with_value
-    from geokv.scenario.sweep import topology_mapping
     from geokv.vm import Job, choose_place
     from geokv.vm.supervise import run_job
 

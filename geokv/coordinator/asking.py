@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from geokv.clock import now_ns, wait_until_ns
 from geokv.coordinator.client import Question, Reply
-from geokv.coordinator.deploy import API_PORT, tenants
+from geokv.coordinator.deploy import API_PORT
 from geokv.coordinator.fleet import Fleet
 from geokv.coordinator.prompts import Prompts
 from geokv.lab.build import Lab
 from geokv.scenario import Scenario
 from geokv.site.record import RequestRecord
+from geokv.site.settings import Tenant
 
 _BEAT_NS = 100_000_000
 
@@ -28,6 +30,7 @@ _NEVER_SERVED: dict[str, Any] = {
     "wire_bytes": 0,
     "chunks_remote": 0,
     "chunks_local": 0,
+    "chunks_disk": 0,
     "misses": {},
     "decode_ns": 0,
 }
@@ -48,6 +51,7 @@ class Asker:
     def __init__(
         self,
         scenario: Scenario,
+        tenants: Sequence[Tenant],
         lab: Lab,
         fleet: Fleet,
         prompts: Prompts,
@@ -60,7 +64,7 @@ class Asker:
         self._prompts = prompts
         self._write = write
         self._progress = progress
-        self._keys = [tenant.api_key for tenant in tenants(scenario)]
+        self._keys = [tenant.api_key for tenant in tenants]
 
     def prepare(self, cell: int, number: int, site: str) -> None:
         """Have ``site`` answer one token behind the prefix; prepares a cache."""
@@ -75,6 +79,7 @@ class Asker:
     def question(self, cell: int, arm: str, repeat: int, warmup: bool, site: str) -> None:
         """Ask a question of an arm."""
         tokens = self._prompts.question(cell, repeat, warmup)
+        time.sleep(self._scenario.workload.idle)
         most = self._scenario.workload.output_tokens
         self._ask(cell, arm, repeat, warmup, site, tokens, most)
 
@@ -168,6 +173,7 @@ class Asker:
             "wire_bytes": record.wire_bytes,
             "chunks_remote": record.chunks_remote,
             "chunks_local": record.chunks_local,
+            "chunks_disk": record.chunks_disk,
             "misses": record.misses,
             "decode_ns": record.finished_ns - record.prefilled_ns if whole else 0,
         }

@@ -1,4 +1,4 @@
-"""One cell: set the links, check them, run every arm, check them again."""
+"""One cell: check the links, run every arm, check them again."""
 
 from __future__ import annotations
 
@@ -6,62 +6,66 @@ from typing import Any
 
 from geokv.clock import now_ns
 from geokv.coordinator.asking import Asker, Progress, Write
+from geokv.coordinator.deploy import tenants
 from geokv.coordinator.fleet import Fleet
 from geokv.coordinator.planting import CONTROLS, Planter
 from geokv.coordinator.prompts import make_prompts
 from geokv.lab.build import Lab
 from geokv.lab.check import LinkCheck, check_links
 from geokv.scenario import Cell, Scenario
+from geokv.scenario.workload import WorkingSet
 
 _WARM_FLOOR_BYTES = 4 * 2**20
 _REUSE = {"recompute": "none", "local-hit": "local", "remote-hit": "remote"}
 
 
 class CellRunner:
-    """Runs cells on a built lab with a started fleet.
+    """Runs one cell on a lab and sites that are as it wants them.
 
     Args:
+        run: the scenario of the run; keys and prompts are the same in all its cells.
         write: takes ``(file name, record)``; one JSON line each.
         progress: told about every step, for people and for the watchdog.
     """
 
     def __init__(
         self,
-        scenario: Scenario,
+        run: Scenario,
+        cell: Cell,
         lab: Lab,
         fleet: Fleet,
         write: Write,
         progress: Progress,
     ) -> None:
-        self._scenario = scenario
+        self._cell = cell
+        self._scenario = cell.scenario
         self._lab = lab
         self._fleet = fleet
         self._write = write
         self._progress = progress
-        prompts = make_prompts(scenario)
-        self._asker = Asker(scenario, lab, fleet, prompts, write, progress)
-        self._planter = Planter(scenario, fleet, self._asker, prompts)
-        self._now: dict[str, Any] = {}
+        prompts = make_prompts(cell.scenario)
+        self._asker = Asker(cell.scenario, tenants(run), lab, fleet, prompts, write, progress)
+        self._planter = Planter(cell.scenario, fleet, self._asker, prompts)
 
-    def run(self, cell: Cell) -> None:
-        """One cell, start to end; its record is written last."""
-        started_ns = now_ns()
+    def run(self) -> None:
+        """Start to end; the cell's record is written last."""
+        cell = self._cell
         workload = self._scenario.workload
         self._asker.on_the_beat()
-        self._set(cell)
+        started_ns = now_ns()
         self._progress("cell", cell=cell.index, label=cell.label)
-        before = self._check(cell, "before")
+        before = self._check("before")
         late_before = self._late_ns()
         self._warm()
-        self._prepare(cell)
+        self._prepare()
         planted = {}
         for arm in self._scenario.arms:
             if arm in CONTROLS:
                 planted[arm] = self._planter.plant(cell.index, arm)
             for repeat in range(workload.warmup):
-                self._request(cell, arm, repeat, warmup=True)
+                self._request(arm, repeat, warmup=True)
             for repeat in range(workload.requests):
-                self._request(cell, arm, repeat, warmup=False)
+                self._request(arm, repeat, warmup=False)
             if arm in CONTROLS:
                 self._planter.clear()
         integrity = {}
@@ -69,7 +73,7 @@ class CellRunner:
             site.post("/settle")
             integrity[name] = site.get("/integrity")["integrity"]
         late = {name: ns - late_before[name] for name, ns in self._late_ns().items()}
-        after = self._check(cell, "after")
+        after = self._check("after")
         path = self._lab.plan.path(workload.provider, workload.asker)
         self._write(
             "cells",
@@ -96,19 +100,8 @@ class CellRunner:
 
     # -- the network -----------------------------------------------------------
 
-    def _set(self, cell: Cell) -> None:
-        """Change live what differs from the cell before; every cell sets every swept path."""
-        wanted: dict[str, dict[str, Any]] = {}
-        for path, value in cell.settings.items():
-            _, link, name = path.split(".", 2)
-            wanted.setdefault(link, {})[name] = value
-        for link, changes in wanted.items():
-            if self._now.get(link) != changes:
-                self._lab.change(link, **changes)
-                self._now[link] = changes
-
-    def _check(self, cell: Cell, phase: str) -> list[dict[str, Any]]:
-        self._progress("check", cell=cell.index, phase=phase)
+    def _check(self, phase: str) -> list[dict[str, Any]]:
+        self._progress("check", cell=self._cell.index, phase=phase)
         found = check_links(self._lab, clock=self._scenario.clock)
         return [_link_record(one, phase) for one in found]
 
@@ -116,18 +109,24 @@ class CellRunner:
         """Fresh connections for this cell, with open congestion windows if asked for."""
         for site in self._fleet.sites.values():
             site.post("/connect", deadline_s=60)
+        if not self._scenario.cache.substrate.fresh:
+            self._open_windows()
+
+    def _open_windows(self) -> None:
         substrate = self._scenario.cache.substrate
         if not substrate.warm:
             return
         workload = self._scenario.workload
         bdp_bytes = self._lab.plan.path(workload.provider, workload.asker).bdp_bytes
-        # Slow start doubles: a window of w has cost about 2 w by the time it is open.
-        per_stream = max(_WARM_FLOOR_BYTES, 4 * bdp_bytes // substrate.streams)
+        # Slow start doubles: a window of w has cost about 2 w by the time it is open. Cubic
+        # leaves it near one bandwidth-delay product, when the line's queue begins to grow
+        # (HyStart), and goes on slowly from there.
+        per_stream = max(_WARM_FLOOR_BYTES, 8 * bdp_bytes // substrate.streams)
         self._fleet.sites[workload.asker].post("/warm", bytes_per_stream=per_stream)
 
     # -- requests --------------------------------------------------------------
 
-    def _prepare(self, cell: Cell) -> None:
+    def _prepare(self) -> None:
         """Empty every cache, then let the provider compute, store and publish the prefix."""
         workload = self._scenario.workload
         for site in self._fleet.sites.values():
@@ -135,27 +134,37 @@ class CellRunner:
             site.post("/drop", tiers=["device", "dram"])
         provider = self._fleet.sites[workload.provider]
         provider.post("/policy", reuse="local")
-        self._asker.prepare(cell.index, 0, workload.provider)
-        provider.post("/settle")
+        prefixes = workload.prefixes if isinstance(workload, WorkingSet) else 1
+        for number in range(prefixes):
+            self._asker.prepare(self._cell.index, number, workload.provider)
+            provider.post("/settle")
 
-    def _request(self, cell: Cell, arm: str, repeat: int, warmup: bool) -> None:
+    def _request(self, arm: str, repeat: int, warmup: bool) -> None:
         """One request of one arm, with the asker's caches as the arm wants them."""
+        first = repeat == 0 and (warmup or not self._scenario.workload.warmup)
         workload = self._scenario.workload
         asker = self._fleet.sites[workload.asker]
         asker.post("/settle")
-        if arm in _REUSE:
+        if arm == "remote-hit" and self._scenario.cache.substrate.fresh:
+            asker.post("/connect", deadline_s=60)
+            self._open_windows()
+        if isinstance(workload, WorkingSet):
+            if first:
+                asker.post("/policy", reuse=_REUSE[arm])
+                asker.post("/drop", tiers=["device", "dram"])
+        elif arm in _REUSE:
             asker.post("/policy", reuse=_REUSE[arm])
             if arm != "local-hit":
                 asker.post("/drop", tiers=["device", "dram"])
             elif repeat == 0:
-                self._make_local(cell, warmup)
-        self._asker.question(cell.index, arm, repeat, warmup, workload.asker)
+                self._make_local(warmup)
+        self._asker.question(self._cell.index, arm, repeat, warmup, workload.asker)
 
-    def _make_local(self, cell: Cell, warmup: bool) -> None:
+    def _make_local(self, warmup: bool) -> None:
         """Bring the prefix to the asker's device before its first local hit."""
         workload = self._scenario.workload
         asker = self._fleet.sites[workload.asker]
-        self._asker.prepare(cell.index, 1 + warmup, workload.asker)
+        self._asker.prepare(self._cell.index, 1 + warmup, workload.asker)
         asker.post("/settle")
 
 

@@ -43,18 +43,27 @@ def tenants(scenario: Scenario) -> tuple[Tenant, ...]:
 
 
 def site_settings(
-    scenario: Scenario, lab: Lab, control: Path, records: Path, part: str
+    run: Scenario,
+    scenario: Scenario,
+    lab: Lab,
+    control: Path,
+    records: Path,
+    part: str,
+    life: int,
 ) -> list[SiteSettings]:
     """Settings of every site of the lab.
 
     Args:
+        run: whose secrets and keys they have.
+        scenario: of the cell.
         control: folder of the control sockets, private to this user.
         records: where sites write their history; ``part`` keeps VMs of a run apart.
+        life: how often sites have been started so far, this time included.
     """
     deployment, cache = scenario.deployment, scenario.cache
     directory = cache.directory
     names = list(scenario.topology.sites)
-    rings = deal(run_secret(scenario, "sites"), names)
+    rings = deal(run_secret(run, "sites"), names)
     control.mkdir(parents=True, exist_ok=True)
     os.chmod(control, 0o700)
     return [
@@ -63,18 +72,19 @@ def site_settings(
             host=lab.address(name),
             api_port=API_PORT,
             kv_port=KV_PORT,
-            control_socket=str(control / f"{name}.sock"),
+            control_socket=str(control / f"{name}-{life}.sock"),
             history_path=str(records / f"history-{name}-{part}.jsonl"),
             peers={other: Peer(lab.address(other), KV_PORT) for other in names if other != name},
-            tenants=tenants(scenario),
+            tenants=tenants(run),
             secret=rings[name],
-            incarnation=1,
+            incarnation=life,
             directory_site=directory.site if isinstance(directory, CentralDirectory) else None,
             model=deployment.model,
-            seed=scenario.seed,
+            seed=run.seed,
             stands_for=deployment.stands_for,
             compute=deployment.compute,
             content=deployment.content,
+            max_tokens=deployment.max_tokens,
             dtype=deployment.dtype,
             threaded=scenario.clock == "wall",
             byte_scale=deployment.byte_scale,
@@ -85,8 +95,8 @@ def site_settings(
             max_running=deployment.max_running,
             max_waiting=deployment.max_waiting,
             order=deployment.order,
-            device_bytes=deployment.device_bytes,
-            dram_bytes=deployment.dram_bytes,
+            device_bytes=deployment.size("device_bytes", name),
+            dram_bytes=deployment.size("dram_bytes", name),
             streams=cache.substrate.streams,
             in_flight=cache.substrate.in_flight,
             fetch_deadline_s=cache.substrate.deadline,

@@ -9,8 +9,8 @@ from geokv.engine.tokenizer import Tokenizer, load_tokenizer
 from geokv.errors import ConfigError
 from geokv.scenario import Scenario
 from geokv.scenario.prompts import question as question_tokens
-from geokv.scenario.prompts import shared_prefix
-from geokv.scenario.workload import Document, SharedPrefix, TextFile
+from geokv.scenario.prompts import shared_prefix, working_order, working_prefix
+from geokv.scenario.workload import Document, SharedPrefix, TextFile, WorkingSet
 
 CONTENT_VOCAB = 256
 """Drawn prompts are of the first ids, which every supported tokenizer has as plain content."""
@@ -69,6 +69,43 @@ class DrawnPrompts:
 
     def foreign(self) -> list[int]:
         return question_tokens(self._seed, 0, 2 * _PREPARING - 1, self.longest, CONTENT_VOCAB)
+
+
+class WorkingSetPrompts:
+    """Many prefixes of drawn ids, each request behind the next of a fixed order."""
+
+    stop: tuple[str, ...] = ()
+    to_the_end = True
+
+    def __init__(self, workload: WorkingSet, seed: int) -> None:
+        self._workload = workload
+        self._seed = seed
+        self._prefixes: dict[int, list[int]] = {}
+        asked = workload.warmup + workload.requests
+        self.order = working_order(seed, workload.prefixes, asked, workload.order, workload.skew)
+        self.prefix = self._prefix(0)
+        self.longest = workload.prefix_tokens + workload.question_tokens
+
+    def question(self, cell: int, repeat: int, warmup: bool) -> list[int]:
+        place = repeat if warmup else self._workload.warmup + repeat
+        return self._prefix(self.order[place]) + self._tail(cell, repeat, warmup)
+
+    def preparing(self, cell: int, number: int) -> list[int]:
+        """Behind prefix ``number``."""
+        return self._prefix(number) + self._tail(cell, number + _PREPARING, True)
+
+    def foreign(self) -> list[int]:
+        return self._tail(0, 2 * _PREPARING - 1, False, self.longest)
+
+    def _prefix(self, number: int) -> list[int]:
+        if number not in self._prefixes:
+            size = self._workload.prefix_tokens
+            self._prefixes[number] = working_prefix(self._seed, number, size, CONTENT_VOCAB)
+        return self._prefixes[number]
+
+    def _tail(self, cell: int, number: int, warmup: bool, size: int | None = None) -> list[int]:
+        size = size or self._workload.question_tokens
+        return question_tokens(self._seed, cell, number, size, CONTENT_VOCAB, warmup=warmup)
 
 
 class DocumentPrompts:
@@ -132,5 +169,7 @@ def make_prompts(scenario: Scenario) -> Prompts:
     workload = scenario.workload
     if isinstance(workload, SharedPrefix):
         return DrawnPrompts(workload, scenario.seed)
+    if isinstance(workload, WorkingSet):
+        return WorkingSetPrompts(workload, scenario.seed)
     tokenizer = load_tokenizer(scenario.deployment.model)
     return DocumentPrompts(workload, tokenizer, scenario.deployment.chunk_tokens)

@@ -9,9 +9,7 @@ Runs the cells whose index is PART modulo PARTS and appends their records to
 from __future__ import annotations
 
 import json
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -19,12 +17,9 @@ from typing import Any
 
 from geokv.clock import now_ns
 from geokv.coordinator.cells import CellRunner
-from geokv.coordinator.deploy import site_settings
-from geokv.coordinator.fleet import Fleet
+from geokv.coordinator.ground import Ground
 from geokv.errors import GeokvError
 from geokv.lab.build import Lab
-from geokv.lab.plan import compile_plan
-from geokv.scenario import Scenario
 from geokv.scenario.load import read_back
 from geokv.site.history import unwritable
 
@@ -51,23 +46,16 @@ def run_part(
     scenario = read_back(run_dir / "scenario.yaml")
     cells = [cell for cell in scenario.cells() if cell.index % parts == part]
     records = run_dir / "records"
-    plan = compile_plan(cells[0].topology, scenario.deployment.byte_scale, scenario.seed)
-    control = Path(tempfile.mkdtemp(prefix="geokv-control-", dir="/run"))
-    try:
-        progress("lab", sites=len(plan.sites), links=len(plan.links))
-        with Fleet() as fleet, Lab.build(plan) as lab, watch(lab):
-            _start(scenario, lab, fleet, control, records, part)
 
-            def write(name: str, row: dict[str, Any]) -> None:
-                _append(records / f"{name}-{part}.jsonl", row)
+    def write(name: str, row: dict[str, Any]) -> None:
+        _append(records / f"{name}-{part}.jsonl", row)
 
-            runner = CellRunner(scenario, lab, fleet, write, progress)
-            for cell in cells:
-                runner.run(cell)
-            stats = {name: site.get("/stats") for name, site in fleet.sites.items()}
-            (records / f"stats-{part}.json").write_text(json.dumps(stats), encoding="utf-8")
-    finally:
-        shutil.rmtree(control, ignore_errors=True)
+    with Ground(scenario, records, str(part), progress, watch) as ground:
+        for cell in cells:
+            lab, fleet = ground.move_to(cell)
+            CellRunner(scenario, cell, lab, fleet, write, progress).run()
+        stats = ground.stats()
+    (records / f"stats-{part}.json").write_text(json.dumps(stats), encoding="utf-8")
 
 
 def _append(path: Path, row: dict[str, Any]) -> None:
@@ -81,17 +69,6 @@ def _append(path: Path, row: dict[str, Any]) -> None:
             stream.write(json.dumps(row, separators=(",", ":")) + "\n")
     except OSError as error:
         raise unwritable(path, error) from None
-
-
-def _start(
-    scenario: Scenario, lab: Lab, fleet: Fleet, control: Path, records: Path, part: int
-) -> None:
-    progress("sites", sites=list(scenario.topology.sites))
-    for settings in site_settings(scenario, lab, control, records, str(part)):
-        fleet.start_site(settings, lab.netns(settings.name))
-    for name in dict.fromkeys((scenario.workload.provider, scenario.workload.asker)):
-        fleet.start_client(name, lab.access_netns(name))
-    fleet.wait_ready()
 
 
 def main() -> None:

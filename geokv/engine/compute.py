@@ -6,7 +6,7 @@ A GPU is one serial resource; its copy engine is a second one that works beside 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -37,6 +37,19 @@ class StepLoad:
     rows: int
 
 
+@dataclass(frozen=True)
+class Stage:
+    """One of the equal parts of a step that reads KV while it still comes in.
+
+    Args:
+        ready: returns when what this part reads is here, or raises.
+        work: computes the part.
+    """
+
+    ready: Callable[[], Awaitable[None]]
+    work: Work[None]
+
+
 class Compute(Protocol):
     """Runs work and lets the time it stands for pass."""
 
@@ -51,6 +64,13 @@ class Compute(Protocol):
         Args:
             follows: the device had this step to do when it ended the one before, so
                 nothing passes between the two.
+        """
+        ...
+
+    async def stages(self, stages: Sequence[Stage], load: StepLoad) -> None:
+        """Run one step part by part; each begins when it is ready and the one before it ended.
+
+        The device serves nobody else meanwhile, also while it waits.
         """
         ...
 
@@ -85,6 +105,13 @@ class RealCompute:
         """Run ``work``; the load changes nothing."""
         async with self._device:
             return await _in_thread(self._thread, work)
+
+    async def stages(self, stages: Sequence[Stage], load: StepLoad) -> None:
+        """Run each part as soon as it can."""
+        async with self._device:
+            for stage in stages:
+                await stage.ready()
+                await _in_thread(self._thread, stage.work)
 
     async def copy(self, n_bytes: int, operations: int, direction: Direction) -> None:
         """Pass no time."""
@@ -123,20 +150,43 @@ class ChargedCompute:
     async def step(self, work: Work[T], load: StepLoad, follows: bool = False) -> T:
         """Run ``work`` and charge ``profile.step_s(…)`` of ``load``."""
         seconds = self.profile.step_s(load.prefill, load.decode, load.rows)
-        async with self._device.turn(seconds, follows):
+        async with self._device.turn(follows) as turn:
+            turn.end_ns = turn.start_ns + round(seconds * NS_PER_S)
             return await _in_thread(self._thread, work) if self._thread else work()
+
+    async def stages(self, stages: Sequence[Stage], load: StepLoad) -> None:
+        """Run the parts and charge each an equal share of ``profile.step_s(…)``."""
+        share_s = self.profile.step_s(load.prefill, load.decode, load.rows) / len(stages)
+        share_ns = round(share_s * NS_PER_S)
+        async with self._device.turn() as turn:
+            for stage in stages:
+                await stage.ready()
+                turn.end_ns = max(turn.end_ns, now_ns()) + share_ns
+                if self._thread:
+                    await _in_thread(self._thread, stage.work)
+                else:
+                    stage.work()
 
     async def copy(self, n_bytes: int, operations: int, direction: Direction) -> None:
         """Charge the copy engine, which serves both directions in turn."""
         _check_copy(n_bytes, operations)
-        async with self._copies.turn(self.profile.copy_s(n_bytes, operations)):
-            pass
+        seconds = self.profile.copy_s(n_bytes, operations)
+        async with self._copies.turn() as turn:
+            turn.end_ns = turn.start_ns + round(seconds * NS_PER_S)
 
     async def aclose(self) -> None:
         """Wait for running work and end the thread, if there is one."""
-        async with self._device.turn(0.0):
+        async with self._device.turn():
             if self._thread is not None:
                 self._thread.shutdown()
+
+
+@dataclass
+class _Turn:
+    """A stretch of a serial resource; whoever has it says when it ends."""
+
+    start_ns: int
+    end_ns: int
 
 
 class _Serial:
@@ -148,8 +198,8 @@ class _Serial:
         self._free_ns = 0
 
     @asynccontextmanager
-    async def turn(self, seconds: float, follows: bool = False) -> AsyncIterator[None]:
-        """Run the body, then wait until ``seconds`` after the turn's start.
+    async def turn(self, follows: bool = False) -> AsyncIterator[_Turn]:
+        """Run the body, then wait until the turn's ``end_ns``.
 
         A turn that had to queue starts when the one before it ended, not some µs
         later when its task was woken. One that fails or is cancelled ends there.
@@ -159,13 +209,14 @@ class _Serial:
         """
         arrival_ns = self._free_ns if follows else now_ns()
         async with self._lock:
-            end_ns = max(arrival_ns, self._free_ns) + round(seconds * NS_PER_S)
+            start_ns = max(arrival_ns, self._free_ns)
+            turn = _Turn(start_ns, start_ns)
             done_ns = None
             try:
-                yield
-                self.late_ns += max(0, now_ns() - end_ns)
-                done_ns = max(now_ns(), end_ns)
-                await wait_until_ns(end_ns)
+                yield turn
+                self.late_ns += max(0, now_ns() - turn.end_ns)
+                done_ns = max(now_ns(), turn.end_ns)
+                await wait_until_ns(turn.end_ns)
             except BaseException:
                 done_ns = None
                 raise

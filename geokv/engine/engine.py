@@ -6,13 +6,15 @@ Who is computed when is the scheduler's business (:mod:`geokv.engine.scheduler`)
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
+from functools import partial
 
 import torch
 
-from geokv.engine.compute import Compute, StepLoad
+from geokv.engine.compute import Compute, Stage, StepLoad
+from geokv.engine.pool import BlockPool
 from geokv.engine.prefix import OnEvict
 from geokv.engine.protocol import Model
-from geokv.engine.sequence import Slice
+from geokv.engine.sequence import Sequence, Slice
 from geokv.engine.sequences import Sequences
 from geokv.engine.span import Span
 from geokv.errors import EngineError
@@ -44,6 +46,9 @@ class Engine(Sequences):
     async def step(self, slices: Seq[Slice], follows: bool = False) -> torch.Tensor:
         """Compute one step of a batch.
 
+        Where KV is promised and not all here, the step goes layer by layer and waits
+        for each group.
+
         Args:
             slices: at most one per sequence.
             follows: as of :meth:`Compute.step`.
@@ -55,10 +60,11 @@ class Engine(Sequences):
         Raises:
             NoRoom: a sequence has no blocks for its slice; make room first.
             EngineError: a slice of nothing, of too much, or of a sequence that is closed,
-                being filled or in the step twice. Nothing has been computed.
+                being filled or in the step twice; or promised KV did not come, or the
+                step was interrupted while it waited. Nothing has been computed.
         """
         for part in slices:
-            self._ready(part.seq, "compute")
+            self._ready(part.seq, "compute", promised_ok=True)
             if not 1 <= part.tokens <= part.seq.remaining_tokens:
                 raise EngineError(
                     f"{part.tokens} tokens cannot be computed: "
@@ -85,9 +91,7 @@ class Engine(Sequences):
         for part in slices:
             part.seq.busy = True
         try:
-            logits = await self.compute.step(
-                lambda: self.model.forward(spans, self.pool), load, follows
-            )
+            logits = await self._run(spans, load, [part.seq for part in slices], follows)
             done = True
         finally:
             for part in slices:
@@ -97,6 +101,26 @@ class Engine(Sequences):
         self._counts["decode"] += len(load.decode)
         return logits
 
+    async def _run(
+        self, spans: Seq[Span], load: StepLoad, seqs: Seq[Sequence], follows: bool
+    ) -> torch.Tensor:
+        arrivals = [seq.arrival for seq in seqs if seq.arrival is not None]
+        if not arrivals:
+            return await self.compute.step(
+                lambda: self.model.forward(spans, self.pool), load, follows
+            )
+        walk = _Walk(self.model, spans, self.pool)
+        stages = []
+        for group, layer in enumerate(arrivals[0].layers):
+
+            async def ready(group: int = group) -> None:
+                for arrival in arrivals:
+                    await arrival.wait(group)
+
+            stages.append(Stage(ready, partial(walk.to, layer)))
+        await self.compute.stages(stages, load)
+        return walk.logits()
+
     def _computed(self, part: Slice, done: bool) -> None:
         seq = part.seq
         seq.busy = False
@@ -104,3 +128,26 @@ class Engine(Sequences):
             seq.computed_tokens += part.tokens
         if seq.keep_on_close is not None:
             self._finish(seq, seq.keep_on_close)
+
+
+class _Walk:
+    """A forward pass that stops between layers."""
+
+    def __init__(self, model: Model, spans: Seq[Span], pool: BlockPool) -> None:
+        self._layers = model.walk(spans, pool)
+        self._at = -1
+        self._logits: torch.Tensor | None = None
+
+    def to(self, layer: int) -> None:
+        """Compute every layer before ``layer``."""
+        while self._at < layer and self._logits is None:
+            try:
+                self._at = next(self._layers)
+            except StopIteration as end:
+                self._logits = end.value
+
+    def logits(self) -> torch.Tensor:
+        """The end of the pass, float32 ``[rows, vocab]``."""
+        while self._logits is None:
+            self.to(self._at + 1)
+        return self._logits

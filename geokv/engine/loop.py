@@ -18,6 +18,7 @@ from functools import partial
 import torch
 
 from geokv.clock import now_ns
+from geokv.engine.arrival import Interrupted
 from geokv.engine.engine import Engine
 from geokv.engine.generation import Generation
 from geokv.engine.order import Order
@@ -72,6 +73,7 @@ class EngineLoop:
         self._preemptions = self._refused = self._finished = 0
         self._recent: deque[int] = deque(maxlen=_RECENT)
         engine.on_room = self._room_changed
+        engine.on_progress = self._progressed
 
     def submit(self, prompt: Prompt) -> Request:
         """Queue a prompt; its events come from iterating over the request.
@@ -94,6 +96,7 @@ class EngineLoop:
         answer.places = prompt.params.n
         self._open.add(request)
         self._scheduler.enqueue(answer)
+        self._scheduler.make_way()
         self._start()
         return request
 
@@ -136,6 +139,7 @@ class EngineLoop:
             self._wake.clear()
             self._expire()
             self._admit()
+            self._scheduler.hold_arriving()
             step, preempted = self._scheduler.plan()
             self._preemptions += len(preempted)
             if not step:
@@ -162,6 +166,8 @@ class EngineLoop:
         last = [answer for answer, part in step if part.is_last]
         try:
             logits = await self.engine.step([part for _, part in step], follows)
+        except Interrupted:
+            return
         except Exception as error:
             # Nobody in it can be computed; who is not in it goes on.
             for answer, _ in step:
@@ -291,6 +297,7 @@ class EngineLoop:
             request.stamps.loaded_ns = now_ns()
             request.cached_tokens = seq.cached_tokens
             self._scheduler.run(answer)
+            self._scheduler.make_way()
         self._wake.set()
 
     def _answer(self, request: Request, choice: int) -> Answer:
@@ -311,6 +318,9 @@ class EngineLoop:
 
     def _room_changed(self) -> None:
         self._scheduler.room_changed()
+        self._wake.set()
+
+    def _progressed(self) -> None:
         self._wake.set()
 
     def _retry_after_s(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Protocol
 
 import torch
@@ -44,4 +44,8 @@ class Model(Protocol):
             float32 ``[rows, vocab]``, the logits after the last token of each span that
             wants them, in order.
         """
+        ...
+
+    def walk(self, spans: Sequence[Span], pool: BlockPool) -> Generator[int, None, torch.Tensor]:
+        """:meth:`forward` one layer at a time; yields each layer before it reads the pool."""
         ...

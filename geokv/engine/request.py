@@ -25,8 +25,9 @@ class Prompt:
         root: opaque namespace of the prefix tree.
         deadline_ns: on ``geokv.clock.now_ns``; None is never.
         reuse: False ignores what is cached and caches nothing.
-        load: awaited once, when the request has its blocks and before it is computed:
-            reserves and fills them from outside.
+        load: awaited once, when the request has its blocks: reserves and fills them from
+            outside. Computing waits for its end, or begins behind what it promises
+            (:meth:`Sequences.expect`) when the device has nothing else to do.
         on_done: takes the computed sequence of the first answer before it is closed.
     """
 
@@ -66,6 +67,13 @@ class Answer:
     #: Of the batch: all ``n`` until the others are forked off.
     places: int = 1
     preemptions: int = 0
+    #: Left out of steps for now: what it reads is still coming in.
+    held: bool = False
+
+    @property
+    def is_arriving(self) -> bool:
+        """Whether KV that it was promised is not all here."""
+        return self.seq is not None and self.seq.arrival is not None
 
     @property
     def tokens(self) -> list[int]:

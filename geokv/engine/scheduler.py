@@ -113,9 +113,31 @@ class Scheduler:
 
     def run(self, answer: Answer) -> None:
         """It is ready to be computed."""
+        if answer in self.running:
+            return
         self.loading.discard(answer)
         self.running.append(answer)
         self.running.sort(key=lambda one: one.serial)
+
+    def hold_arriving(self) -> None:
+        """Compute on KV that is still coming in only while there is nothing else to compute.
+
+        A step that waits for a link holds up everybody in it, and the device.
+        """
+        for answer in [one for one in self.loading if one.is_arriving]:
+            self.run(answer)
+        arriving = [answer for answer in self.running if answer.is_arriving]
+        alone = len(arriving) == 1 == len(self.running) and not self.waiting
+        for answer in self.running:
+            arrival = answer.seq.arrival if answer.seq is not None else None
+            answer.held = arrival is not None and not (alone and arrival.begun)
+
+    def make_way(self) -> None:
+        """Somebody else may be computed: no step stands still for a link any longer."""
+        for answer in self.running:
+            arrival = answer.seq.arrival if answer.seq is not None else None
+            if arrival is not None and (self.waiting or len(self.running) > 1):
+                arrival.interrupt()
 
     def remove(self, answer: Answer) -> None:
         """Forget it, wherever it is."""
@@ -136,7 +158,7 @@ class Scheduler:
         for answer in sorted(self.running, key=_decodes_first):
             if not budget:
                 break
-            if answer in preempted:
+            if answer.held or answer in preempted:
                 continue
             assert answer.seq is not None
             tokens = min(answer.seq.remaining_tokens, budget)
@@ -193,7 +215,8 @@ class Scheduler:
                 self._sequences.make_room(seq, seq.computed_tokens + tokens)
                 return
             except NoRoom:
-                victim = self.running[-1]
+                # Into the blocks of one that is still coming in, somebody else writes.
+                victim = [one for one in self.running if not one.is_arriving][-1]
                 self._preempt(victim)
                 yield victim
                 if victim is answer:

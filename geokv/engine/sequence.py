@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from geokv.engine.arrival import Arrival
 from geokv.engine.prefix import PrefixNode
 
 
@@ -12,7 +13,8 @@ class Sequence:
     """State between :meth:`Engine.open` and :meth:`Engine.close`; changed by the engine only.
 
     ``blocks`` covers, in order: tokens whose KV is valid (``computed_tokens``), tokens
-    reserved to be filled from outside, and room for tokens about to be computed.
+    reserved to be filled from outside (of which an ``arrival`` promises some or all), and
+    room for tokens about to be computed.
     """
 
     tokens: list[int]
@@ -27,6 +29,8 @@ class Sequence:
     committed_tokens: int = 0
     #: Tokens whose blocks were handed out to be filled.
     reserved_tokens: int = 0
+    #: What of them comes layer group by layer group and may be computed on already.
+    arrival: Arrival | None = None
     closed: bool = False
     #: Deepest prefix node this sequence holds locked.
     locked: PrefixNode | None = None
@@ -42,7 +46,12 @@ class Sequence:
     @property
     def remaining_tokens(self) -> int:
         """Tokens whose KV is still to be computed."""
-        return len(self.tokens) - self.computed_tokens
+        return len(self.tokens) - self.next_token
+
+    @property
+    def next_token(self) -> int:
+        """Where computing goes on: behind what is valid or promised."""
+        return self.computed_tokens + (self.arrival.tokens if self.arrival else 0)
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ class Slice:
     @property
     def start(self) -> int:
         """Tokens before them."""
-        return self.seq.computed_tokens
+        return self.seq.next_token
 
     @property
     def is_last(self) -> bool:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
+from geokv.engine.arrival import Arrival
 from geokv.engine.pool import BlockPool
 from geokv.engine.prefix import OnEvict, PrefixTree
 from geokv.engine.room import BlockRoom, EngineStats
@@ -29,6 +30,7 @@ class Sequences:
 
     Attributes:
         on_room: called when a sequence has given blocks back.
+        on_progress: called when promised KV has come a step further, or will not come.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Sequences:
         self.pool = pool
         self.tree = PrefixTree(pool.block_tokens, on_evict)
         self.on_room: Callable[[], None] | None = None
+        self.on_progress: Callable[[], None] | None = None
         self._room = BlockRoom(self.pool, self.tree)
         self._max_tokens = max_tokens
         self._vocab_size = vocab_size
@@ -230,8 +233,8 @@ class Sequences:
         """
         self._ready(seq, "make room", reserved_ok=True)
         self._room.cover(seq.blocks, tokens)
-        if seq.computed_tokens < tokens:
-            self._room.own(seq.blocks, seq.computed_tokens)
+        if seq.next_token < tokens:
+            self._room.own(seq.blocks, seq.next_token)
 
     # -- KV from outside -------------------------------------------------------
 
@@ -275,13 +278,47 @@ class Sequences:
                 f"in blocks of {self.block_tokens}"
             )
         seq.reserved_tokens -= tokens
-        seq.computed_tokens += tokens
-        seq.committed_tokens += tokens
-        self._counts["committed"] += tokens
+        self._count_committed(seq, tokens)
 
-    def rollback(self, seq: Sequence) -> None:
-        """Nothing more will be filled from outside; the blocks are there to be computed."""
+    def expect(self, seq: Sequence, layers: Seq[int]) -> Arrival:
+        """Promise what is reserved, layer group by layer group: computing may begin behind it.
+
+        Once complete it counts as committed; a failure or :meth:`rollback` takes the
+        promise back.
+
+        Args:
+            layers: as of :class:`Arrival`.
+
+        Raises:
+            EngineError: nothing is reserved, or something is promised already.
+        """
+        self._ready(seq, "promise", reserved_ok=True)
+        if not seq.reserved_tokens or seq.arrival is not None:
+            raise EngineError("only what is reserved can be promised, and only once")
+        seq.arrival = Arrival(seq.reserved_tokens, layers, lambda: self._progress(seq))
+        return seq.arrival
+
+    def rollback(self, seq: Sequence, keep: int = 0) -> None:
+        """Nothing more will be filled from outside; the blocks are there to be computed.
+
+        A step that waits for what was promised ends with an error.
+
+        Args:
+            keep: reserved tokens that are whole and valid all the same.
+
+        Raises:
+            EngineError: more than is reserved, or not whole blocks.
+        """
+        if not 0 <= keep <= seq.reserved_tokens or keep % self.block_tokens:
+            raise EngineError(
+                f"{keep} of {seq.reserved_tokens} reserved tokens cannot be kept, "
+                f"only whole blocks of {self.block_tokens}"
+            )
+        arrival, seq.arrival = seq.arrival, None
         seq.reserved_tokens = 0
+        self._count_committed(seq, keep)
+        if arrival is not None:
+            arrival.fail()
 
     # -- accounts --------------------------------------------------------------
 
@@ -324,6 +361,20 @@ class Sequences:
 
     # -- inside ----------------------------------------------------------------
 
+    def _progress(self, seq: Sequence) -> None:
+        arrival = seq.arrival
+        if arrival is not None and arrival.complete and not seq.closed:
+            seq.arrival = None
+            seq.reserved_tokens -= arrival.tokens
+            self._count_committed(seq, arrival.tokens)
+        if self.on_progress is not None:
+            self.on_progress()
+
+    def _count_committed(self, seq: Sequence, tokens: int) -> None:
+        seq.computed_tokens += tokens
+        seq.committed_tokens += tokens
+        self._counts["committed"] += tokens
+
     def _reusable(self, tokens: int) -> int:
         """Whole-block tokens of a prompt that leave at least one to compute."""
         return (tokens - 1) // self.block_tokens * self.block_tokens
@@ -342,12 +393,15 @@ class Sequences:
             seq.computed_tokens = len(nodes) * self.block_tokens
         return seq.computed_tokens
 
-    def _ready(self, seq: Sequence, what: str, reserved_ok: bool = False) -> None:
+    def _ready(
+        self, seq: Sequence, what: str, reserved_ok: bool = False, promised_ok: bool = False
+    ) -> None:
         if seq.closed or seq.keep_on_close is not None:
             raise EngineError(f"the sequence is closed: cannot {what}")
         if seq.busy:
             raise EngineError(f"the sequence is being computed: cannot {what}")
-        if seq.reserved_tokens and not reserved_ok:
+        promised = seq.arrival.tokens if promised_ok and seq.arrival is not None else 0
+        if seq.reserved_tokens > promised and not reserved_ok:
             raise EngineError(
                 f"{seq.reserved_tokens} reserved tokens are not filled: cannot {what}",
                 "commit or roll back first",
@@ -367,6 +421,7 @@ class Sequences:
         self._counts["freed"] += self.pool.release(seq.blocks)
         seq.blocks = []
         seq.computed_tokens = seq.reserved_tokens = 0
+        seq.arrival = None
         if seq.locked is not None:
             self.tree.unlock(seq.locked)
             seq.locked = None

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -39,9 +39,22 @@ _PEAK = 12.0
 """Logit of the token drawn; the others lie in 0 … 4."""
 
 
-def synthetic_config(like: ModelConfig, layers: int = 1) -> ModelConfig:
-    """The shape of synthetic content with the name, vocabulary and length of ``like``."""
-    return replace(like, layers=layers, heads=1, kv_heads=1, head_dim=KEY_BYTES)
+def synthetic_config(
+    like: ModelConfig, layers: int = 1, max_tokens: int | None = None
+) -> ModelConfig:
+    """The shape of synthetic content with the name and vocabulary of ``like``.
+
+    Args:
+        max_tokens: of one sequence; as many as ``like`` takes when None.
+    """
+    return replace(
+        like,
+        layers=layers,
+        heads=1,
+        kv_heads=1,
+        head_dim=KEY_BYTES,
+        max_tokens=max_tokens or like.max_tokens,
+    )
 
 
 class SyntheticModel:
@@ -54,6 +67,7 @@ class SyntheticModel:
         seed: two models share KV only when their seeds agree.
         layers: how many times each entry is stored, each time masked differently; as
             many as a chunk has layer groups.
+        max_tokens: longest context; that of ``like`` when None.
 
     Attributes:
         damaged: spans whose context was not what it must be.
@@ -64,8 +78,14 @@ class SyntheticModel:
     """Bytes: nothing on the way may take them for numbers and round them."""
     device = torch.device("cpu")
 
-    def __init__(self, like: ModelConfig, seed: int = 0, layers: int = 1) -> None:
-        self.config = synthetic_config(like, layers)
+    def __init__(
+        self,
+        like: ModelConfig,
+        seed: int = 0,
+        layers: int = 1,
+        max_tokens: int | None = None,
+    ) -> None:
+        self.config = synthetic_config(like, layers, max_tokens)
         self.fingerprint = hashlib.blake2b(
             f"synthetic/{seed}/{layers}/{like.vocab_size}".encode(), digest_size=16
         ).hexdigest()
@@ -74,7 +94,7 @@ class SyntheticModel:
         self._root = bytes.fromhex(self.fingerprint)
         constants = np.random.Generator(np.random.PCG64(0x6B76))
         #: Odd, so that no change of a single word leaves the sum of products as it was.
-        self._weights = _odd(constants, like.max_tokens)
+        self._weights = _odd(constants, self.config.max_tokens)
         self._seal_factors = [np.uint64(factor) for factor in _odd(constants, 6)]
         self._masks = constants.integers(0, 2**64, (layers, 1, 1, 2), np.uint64)
         self._masks[0] = 0
@@ -117,6 +137,11 @@ class SyntheticModel:
             else:
                 self._draw(digest, row)
         return torch.from_numpy(logits)
+
+    def walk(self, spans: Sequence[Span], pool: BlockPool) -> Generator[int, None, torch.Tensor]:
+        """:meth:`forward`, once every layer has been announced: it reads them all together."""
+        yield from range(self.config.layers)
+        return self.forward(spans, pool)
 
     # -- writing ---------------------------------------------------------------
 

@@ -263,12 +263,13 @@ def _window(lines: list[_Line], rate_bps: int, rtt_ns: int) -> int:
     return min(_LARGEST_BUFFER, max(floor, round(factor * bdp(rate_bps, rtt_ns))))
 
 
-def _tcp(congestion: str, window_bytes: int) -> TcpSettings:
+def _tcp(congestion: str, window_bytes: int, idle_restart: bool = False) -> TcpSettings:
     initial = min(window_bytes, max(_INITIAL_FLOOR, window_bytes // 2))
     return TcpSettings(
         congestion=congestion,
         rmem_bytes=(4096, initial, window_bytes),
         wmem_bytes=(4096, _INITIAL_FLOOR, window_bytes),
+        slow_start_after_idle=int(idle_restart),
     )
 
 
@@ -287,7 +288,10 @@ def _site_tcp(
             line = lines[name]
             windows.append(_window([line], line.rate_bps, 2 * line.delay_ns))
     own = [lines[name].congestion for name in topology.links if site in ends(name)]
-    return _tcp(own[0] if own else "cubic", max(windows, default=4 * 2**20))
+    forgets = any(
+        topology.links[name].idle_restart for name in topology.links if site in ends(name)
+    )
+    return _tcp(own[0] if own else "cubic", max(windows, default=4 * 2**20), forgets)
 
 
 def _link(name: str, link: Link, line: _Line, tcp: dict[str, TcpSettings], seed: int) -> LinkPlan:
@@ -333,7 +337,7 @@ def _link(name: str, link: Link, line: _Line, tcp: dict[str, TcpSettings], seed:
         rtt_ns=rtt_ns,
         bdp_bytes=bdp_bytes,
         mtu=line.mtu,
-        tcp=_tcp(line.congestion, window),
+        tcp=_tcp(line.congestion, window, link.idle_restart),
         offloads=not forward.disturbs,
         protection_ns=round(line.profile.protection_time.value * NS_PER_S),
     )

@@ -73,6 +73,8 @@ class Link(Strict):
         corrupt, reorder, duplicate: shares of packets.
         mtu: bytes of an IP packet.
         congestion: TCP congestion control on routes whose first link is this one.
+        idle_restart: connections of the sites at its ends forget their window in a pause longer
+            than their retransmission timeout (RFC 5681 §4.1, Linux's default).
     """
 
     km: float = Field(ge=0, le=HALF_EARTH_KM, allow_inf_nan=False)
@@ -87,6 +89,7 @@ class Link(Strict):
     duplicate: Fraction = Field(default=0.0, ge=0, le=1)
     mtu: int | None = Field(default=None, ge=576, le=65535)
     congestion: Congestion | None = None
+    idle_restart: bool = False
 
     @field_validator("kind")
     @classmethod

@@ -41,13 +41,21 @@ class ArmResult:
 
 
 def reduce_arm(
-    arm: str, rows: list[Request], asked: int, numbers: Constants, links: int, byte_scale: int
+    arm: str,
+    rows: list[Request],
+    asked: int,
+    numbers: Constants,
+    links: int,
+    byte_scale: int,
+    keeps: bool = False,
 ) -> ArmResult:
     """Reduce the measured requests of one arm in one cell.
 
     Args:
         asked: how many there should be.
         links: links between the two sites of the workload, for the energy proxy.
+        keeps: tiers keep what they can from request to request, so that a local hit may find
+            nothing.
     """
     timed = [row for row in rows if row.timed]
     ttft = [row.ttft_ns for row in timed if row.ttft_ns is not None]
@@ -75,7 +83,7 @@ def reduce_arm(
         sources=dict(sorted(Counter(row.source for row in timed).items())),
         misses=dict(sorted(misses.items())),
         fetched=sum(1 for row in timed if fetched(row)),
-        misnamed=[said for row in timed if (said := _misnamed(row))],
+        misnamed=[said for row in timed if (said := _misnamed(row, keeps))],
         spans_off=[
             f"{row.request_id} ({arm}): spans differ from the client's TTFT by {off_by(row):.1%}"
             for row in not_additive(timed)
@@ -93,12 +101,11 @@ def fetched(row: Request) -> bool:
     return row.chunks_remote > 0 and row.wire_bytes > 0
 
 
-def _misnamed(row: Request) -> str:
+def _misnamed(row: Request, keeps: bool) -> str:
     place = f"{row.request_id} ({row.arm}, repeat {row.repeat})"
     if row.arm == "recompute" and (row.cached_tokens or row.source != "none"):
         return f"{place}: used {row.cached_tokens} cached tokens from {row.source}"
-    if row.arm in LOCAL_ARMS and (
-        row.source not in {"device", "dram"} or not row.cached_tokens or row.wire_bytes
-    ):
+    here = row.source in {"device", "dram", "disk"} and row.cached_tokens > 0
+    if row.arm in LOCAL_ARMS and (not (here or keeps) or row.wire_bytes or row.chunks_remote):
         return f"{place}: served from {row.source} with {row.wire_bytes} bytes over the link"
     return ""

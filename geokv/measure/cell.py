@@ -9,10 +9,14 @@ from geokv.measure.arm import ArmResult, reduce_arm
 from geokv.measure.bound import lower_bound_ns
 from geokv.measure.controls import ControlResult, compare_controls
 from geokv.measure.energy import Constants
+from geokv.measure.fetching import Fetching, reduce_fetching
 from geokv.measure.gain import change_percent, change_points, gain
-from geokv.measure.records import CellRecord, LinkRecord, Request
+from geokv.measure.hits import Hits, reduce_hits
+from geokv.measure.records import CellRecord, LinkRecord, PathRecord, Request
+from geokv.scenario.cells import path_links
 from geokv.scenario.model import Scenario
-from geokv.scenario.sweep import Cell, path_links
+from geokv.scenario.sweep import Cell
+from geokv.scenario.workload import WorkingSet
 
 _LATE_AT_MOST_NS = 1_000_000
 
@@ -36,6 +40,12 @@ class CellResult:
     controls: list[ControlResult]
     planted: dict[str, str]
     """Control arm → what the asker's integrity check said of what had been planted."""
+    fetching: dict[str, Fetching]
+    """Of the arms that fetched anything; empty in a cell whose links were off."""
+    hits: dict[str, Hits]
+    """By arm; which tiers served its prompts."""
+    path: PathRecord | None
+    """Between provider and asker, as planned."""
     bound_ns: int | None
     ratio_to_bound: float | None
     gain: float | None
@@ -54,7 +64,6 @@ class CellResult:
 
 
 def reduce_cell(
-    scenario: Scenario,
     cell: Cell,
     record: CellRecord | None,
     requests: list[Request],
@@ -66,17 +75,20 @@ def reduce_cell(
         record: None when the run did not get that far.
         requests: those of this cell, of all arms, warm-ups included.
     """
+    scenario = cell.scenario
     on_path = path_links(cell.topology, scenario.workload.provider, scenario.workload.asker)
+    keeps = isinstance(scenario.workload, WorkingSet)
     arms: dict[str, ArmResult] = {}
     for arm in scenario.arms:
         rows = [row for row in requests if row.arm == arm and not row.warmup]
         asked = scenario.workload.requests
         scale = scenario.deployment.byte_scale
-        arms[arm] = reduce_arm(arm, rows, asked, numbers, len(on_path), scale)
+        arms[arm] = reduce_arm(arm, rows, asked, numbers, len(on_path), scale, keeps)
     problems = _link_problems(record.links, list(cell.topology.links)) if record else []
     late = _late_problems(record.late_ns) if record else []
     valid = record is not None and not problems and not late
-    bound_ns = _bound(record, arms)
+    # What a request of a working set needs is another thing each time.
+    bound_ns = None if keeps else _bound(record, arms)
     remote = arms.get("remote-hit")
     remote_ns = remote.p50_ns if remote else None
     recompute = arms.get("recompute")
@@ -100,6 +112,9 @@ def reduce_cell(
         answers=compare(requests),
         controls=compare_controls(requests),
         planted=dict(record.planted) if record else {},
+        hits=_hits(scenario, requests),
+        path=record.path if record else None,
+        fetching=_fetching(scenario, requests, record) if record and valid else {},
         bound_ns=bound_ns,
         ratio_to_bound=remote_ns / bound_ns if valid and remote_ns and bound_ns else None,
         gain=gain(remote_ns, recompute_ns) if valid and remote_ns and recompute_ns else None,
@@ -135,6 +150,26 @@ def _others(result: CellResult) -> tuple[tuple[str, str], ...]:
             if not path.endswith(".km")
         )
     )
+
+
+def _hits(scenario: Scenario, requests: list[Request]) -> dict[str, Hits]:
+    size = scenario.deployment.chunk_tokens
+    rows = [row for row in requests if not row.warmup]
+    return {
+        arm: reduce_hits((row for row in rows if row.arm == arm), size) for arm in scenario.arms
+    }
+
+
+def _fetching(
+    scenario: Scenario, requests: list[Request], record: CellRecord
+) -> dict[str, Fetching]:
+    found: dict[str, Fetching] = {}
+    for arm in scenario.arms:
+        rows = [row for row in requests if row.arm == arm and not row.warmup]
+        one = reduce_fetching(scenario, rows, record.path)
+        if one is not None:
+            found[arm] = one
+    return found
 
 
 def _bound(record: CellRecord | None, arms: dict[str, ArmResult]) -> int | None:

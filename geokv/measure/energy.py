@@ -108,13 +108,11 @@ def joules_by_request(run_dir: Path) -> dict[str, Joules]:
     scenario = read_back(run_dir / "scenario.yaml")
     manifest, _ = load_manifest(run_dir)
     numbers = constants(scenario.energy, manifest.profile)
-    workload = scenario.workload
-    links = {
-        cell.index: len(path_links(cell.topology, workload.provider, workload.asker))
-        for cell in scenario.cells()
-    }
+    workload, cells = scenario.workload, scenario.cells()
+    links = [len(path_links(cell.topology, workload.provider, workload.asker)) for cell in cells]
+    scales = [cell.scenario.deployment.byte_scale for cell in cells]
     return {
-        row.request_id: request_joules(row, numbers, links[row.cell], manifest.byte_scale)
+        row.request_id: request_joules(row, numbers, links[row.cell], scales[row.cell])
         for row in load_requests(run_dir)
         if row.timed
     }

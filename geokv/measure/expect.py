@@ -7,23 +7,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 
 from geokv.measure.cell import CellResult
+from geokv.measure.expect_sweep import break_even, change, closed_form, tiers_used
+from geokv.measure.result import Result
 from geokv.scenario.expect import AtKm, Expect, UpToKm
 
 _CONTROL_FLOOR = 1e-3
 """What logits of a wrong context must differ by, where a scenario sets no limit for right ones."""
-
-
-@dataclass(frozen=True)
-class Result:
-    name: str
-    ok: bool | None
-    said: str
-    """A sentence with the numbers: ``ratio 1.043 ≤ 1.10 at 100 km``."""
-    link_cells: tuple[int, ...] = ()
-    """Cells whose link measurements this judgement stands on."""
 
 
 def judge(expect: Expect, cells: list[CellResult]) -> list[Result]:
@@ -46,6 +37,13 @@ def judge(expect: Expect, cells: list[CellResult]) -> list[Result]:
         results.append(_gain_change(expect.gain_change_percent_at_most, near))
     if expect.remote_used:
         results.append(_remote_used(near))
+    if expect.closed_form_within is not None:
+        results.append(closed_form(expect.closed_form_within, near))
+    if expect.break_even_within is not None:
+        results.append(break_even(expect.break_even_within, near))
+    results += [change(one, near, number) for number, one in enumerate(expect.changes)]
+    if expect.tiers_used:
+        results.append(tiers_used(expect.tiers_used, near))
     return results
 
 

@@ -53,13 +53,16 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     ttft_ns: int | None
     """The client's own measurement: first_ns - sent_ns. None when no token came."""
     spans: Spans | None
-    source: Literal["none", "device", "dram", "remote"]
+    source: Literal["none", "device", "dram", "disk", "remote"]
     wire_bytes: int
     """Payload that crossed links for this request, as moved (already divided by S)."""
     chunks_remote: int
     chunks_local: int
+    """From this site's tiers below the device."""
     misses: dict[str, int]
     decode_ns: int
+    chunks_disk: int = 0
+    """Of ``chunks_local``, those that came up from the disk."""
 
     @property
     def timed(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from geokv.measure.cell import CellResult
-from geokv.measure.expect import Result
+from geokv.measure.result import Result
 from geokv.measure.spans import TOLERANCE
 
 

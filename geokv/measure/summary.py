@@ -16,8 +16,11 @@ from geokv.errors import RunError
 from geokv.measure.arm import ArmResult
 from geokv.measure.cell import CellResult, reduce_cell, with_changes
 from geokv.measure.controls import ControlResult
+from geokv.measure.crossover import Crossover, crossovers
 from geokv.measure.energy import Joules, constants
 from geokv.measure.expect import judge
+from geokv.measure.fetching import Fetching
+from geokv.measure.hits import Hits
 from geokv.measure.records import (
     CellRecord,
     Manifest,
@@ -30,7 +33,7 @@ from geokv.measure.soundness import examine
 from geokv.measure.texts import shown_answers
 from geokv.measure.verdict import decide
 from geokv.scenario import Cell, Scenario, read_back
-from geokv.scenario.workload import Document
+from geokv.scenario.workload import Document, WorkingSet
 
 
 def summarise(run_dir: Path) -> dict[str, Any]:
@@ -55,7 +58,7 @@ def summarise(run_dir: Path) -> dict[str, Any]:
     by_index = _matched_records(records, cells)
     results = with_changes(
         [
-            reduce_cell(scenario, cell, by_index.get(cell.index), by_cell[cell.index], numbers)
+            reduce_cell(cell, by_index.get(cell.index), by_cell[cell.index], numbers)
             for cell in cells
         ]
     )
@@ -73,10 +76,12 @@ def summarise(run_dir: Path) -> dict[str, Any]:
         },
         "ran": _ran(scenario, manifest),
         "expectations": [{"name": r.name, "ok": r.ok, "said": r.said} for r in judged],
-        "warnings": _warnings(results, requests),
+        "warnings": _warnings(scenario, results, requests),
         "notes": _notes(scenario),
         "answers": shown_answers(scenario, results, by_cell),
-        "cells": [_cell(result, scenario.deployment.byte_scale) for result in results],
+        "cells": [_cell(result) for result in results],
+        "crossovers": [_crossover(one) for one in crossovers(results)],
+        "figures": [figure.model_dump(mode="json") for figure in scenario.figures],
         "energy": {"kind": "proxy", "constants": numbers.shown()},
         "provenance": whole,
     }
@@ -135,16 +140,18 @@ def _ran(scenario: Scenario, manifest: Manifest) -> dict[str, Any]:
         "streams": scenario.cache.substrate.streams,
         "in_flight": scenario.cache.substrate.in_flight,
         "arms": list(scenario.arms),
+        "swept": [path for axis in scenario.sweep for path in axis.paths],
     }
 
 
-def _warnings(results: list[CellResult], requests: list[Request]) -> list[str]:
+def _warnings(scenario: Scenario, results: list[CellResult], requests: list[Request]) -> list[str]:
     warnings = []
     for result in results:
         label = result.cell.label
         warnings += [f"{label}: {said}" for said in result.void_because]
         remote = result.arms.get("remote-hit")
-        if remote and remote.fetched < remote.n:
+        keeps = isinstance(scenario.workload, WorkingSet)
+        if remote and remote.fetched < remote.n and not keeps:
             causes = ", ".join(f"{cause} {count}" for cause, count in remote.misses.items())
             lack = remote.n - remote.fetched
             warnings.append(
@@ -178,7 +185,7 @@ def _notes(scenario: Scenario) -> list[str]:
     return notes
 
 
-def _cell(result: CellResult, byte_scale: int) -> dict[str, Any]:
+def _cell(result: CellResult) -> dict[str, Any]:
     diff = result.answers.logits_diff
     return {
         "cell": result.cell.index,
@@ -202,8 +209,7 @@ def _cell(result: CellResult, byte_scale: int) -> dict[str, Any]:
         if diff is not None and math.isfinite(diff)
         else None,
         "arms": {
-            name.replace("-", "_"): _arm(name, arm, result, byte_scale)
-            for name, arm in result.arms.items()
+            name.replace("-", "_"): _arm(name, arm, result) for name, arm in result.arms.items()
         },
     }
 
@@ -218,7 +224,7 @@ def _control(control: ControlResult, result: CellResult) -> dict[str, Any]:
     }
 
 
-def _arm(name: str, arm: ArmResult, result: CellResult, byte_scale: int) -> dict[str, Any]:
+def _arm(name: str, arm: ArmResult, result: CellResult) -> dict[str, Any]:
     data: dict[str, Any] = {
         "n": arm.n,
         "failed": len(arm.failed),
@@ -234,9 +240,11 @@ def _arm(name: str, arm: ArmResult, result: CellResult, byte_scale: int) -> dict
         else None,
         "spans_ms": {span: _ms(value) for span, value in arm.spans_ns.items()},
         "bytes": arm.wire_bytes,
-        "bytes_stands_for": arm.wire_bytes * byte_scale,
+        "bytes_stands_for": arm.wire_bytes * result.cell.scenario.deployment.byte_scale,
         "bytes_total": arm.wire_bytes_total,
         "sources": arm.sources,
+        "hits": _hits(result.hits[name]),
+        "fetching": _fetching(result.fetching.get(name)),
         "misses": arm.misses,
         "energy_j": _round(arm.joules.total_j, 3) if arm.joules else None,
         "energy_parts_j": _parts(arm.joules),
@@ -246,6 +254,41 @@ def _arm(name: str, arm: ArmResult, result: CellResult, byte_scale: int) -> dict
         data["bound_ms"] = _ms(result.bound_ns)
         data["ratio_to_bound"] = _round(result.ratio_to_bound, 4)
     return data
+
+
+def _fetching(one: Fetching | None) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    return {
+        "requests": one.requests,
+        "time_ms": _ms(one.time_ns),
+        "chunks": one.chunks,
+        "goodput_gbps": _round(one.goodput_bps / 1e9, 4),
+        "round_trips": _round(one.round_trips, 3),
+        "predicted_ms": _ms(one.predicted_ns),
+        "off_percent": None if one.off is None else _round(100 * one.off, 2),
+    }
+
+
+def _hits(hits: Hits) -> dict[str, Any]:
+    return {
+        tier: {
+            "share": _round(hits.share(tier), 4),
+            "requests": hits.requests[tier],
+            "ttft_p50_ms": _ms(hits.ttft_ns.get(tier)),
+        }
+        for tier in hits.tokens
+    }
+
+
+def _crossover(one: Crossover) -> dict[str, Any]:
+    return {
+        "settings": one.settings,
+        "cells": list(one.cells),
+        "measured_gbps": None if one.measured_bps is None else _round(one.measured_bps / 1e9, 4),
+        "predicted_gbps": None if one.predicted_bps is None else _round(one.predicted_bps / 1e9, 4),
+        "off_percent": None if one.off is None else _round(100 * one.off, 2),
+    }
 
 
 def _parts(joules: Joules | None) -> dict[str, float | None] | None:

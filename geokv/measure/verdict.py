@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from geokv.measure.cell import CellResult
-from geokv.measure.expect import Result
+from geokv.measure.result import Result
 
 EXIT_CODES = {"pass": 0, "fail": 1, "invalid": 3, "unknown": 4}
 

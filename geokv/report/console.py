@@ -12,6 +12,7 @@ from rich.text import Text
 
 from geokv.report import words
 from geokv.report.answers import Answer, answers
+from geokv.report.pivot import Pivot, pivots
 
 WIDTH_COLUMNS = 120
 _VERDICT_STYLES = {"pass": "bold green", "fail": "bold red"}
@@ -41,7 +42,13 @@ def render(summary: dict[str, Any]) -> RenderableType:
         *(Text(line, style="dim") for line in words.header(summary)),
         _table(summary),
     ]
+    parts += [_pivot(pivot) for pivot in pivots(summary)]
     legend = "TTFT: median · change: of the gain, vs 0 km · proxy J: energy per request"
+    if words.other_settings(summary):
+        legend = (
+            "TTFT, fetch: median · good: payload / fetch · RTTs paid: fetch less bytes / rate · "
+            "form: fetch against the closed form"
+        )
     if any(cell["out_of_range"] for cell in summary["cells"]):
         legend += " · *: out of range"
     parts.append(Text(legend, style="dim"))
@@ -57,10 +64,12 @@ def render(summary: dict[str, Any]) -> RenderableType:
 def _table(summary: dict[str, Any]) -> Table:
     arms = [arm for arm in words.ARM_TITLES if arm.replace("_", "-") in summary["ran"]["arms"]]
     others = words.other_settings(summary)
+    if others:
+        return _sweep_table(summary, arms, others)
     # One space between columns is all that fits sixteen of them into 110.
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     for path in others:
-        table.add_column(path.replace(".", ".\n", 1), justify="right")
+        table.add_column(words.short_title(path), justify="right", no_wrap=True)
     titles = ["\nkm", "RTT ms\nasked", "\nseen"]
     short = {"recompute": "recomp.", "local_hit": "local", "remote_hit": "remote"}
     titles += [f"{'TTFT ms' if arm == arms[0] else ''}\n{short[arm]}" for arm in arms]
@@ -89,6 +98,44 @@ def _table(summary: dict[str, Any]) -> Table:
             style=style,
         )
     return table
+
+
+def _sweep_table(summary: dict[str, Any], arms: list[str], others: list[str]) -> Table:
+    """Where more than distance changes: what a fetch does, in place of energy and bounds."""
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    titles = [words.short_title(path) for path in others]
+    titles += ["\nkm", "RTT\nms"]
+    short = {"recompute": "recomp.", "local_hit": "local", "remote_hit": "remote"}
+    titles += [f"{'TTFT ms' if arm == arms[0] else ''}\n{short[arm]}" for arm in arms]
+    titles += ["gain\n%", "fetch\nms", "good\nGb/s", "\nchunks", "RTTs\npaid", "form\n%"]
+    titles += ["\nwrong", "GiB\nmoved"]
+    for title in titles:
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("\nvalid", justify="center", no_wrap=True)
+    for cell in summary["cells"]:
+        style = "dim" if cell["out_of_range"] else "" if cell["valid"] else "red"
+        table.add_row(
+            *(words.setting(cell, path) for path in others),
+            words.km(cell),
+            words.number(cell["rtt_asked_ms"], 1),
+            *(words.ttft(cell, arm) for arm in arms),
+            words.percent(cell["gain"]).removesuffix(" %"),
+            *words.fetching(cell),
+            Text(words.wrong(cell), style="bold red" if cell["wrong"] else ""),
+            words.gib(cell),
+            "✓" if cell["valid"] else Text("✗", style="bold red"),
+            style=style,
+        )
+    return table
+
+
+def _pivot(pivot: Pivot) -> Group:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for title in pivot.head:
+        table.add_column(title.replace(" ", "\n", 1), justify="right", no_wrap=True)
+    for row in pivot.rows:
+        table.add_row(*row)
+    return Group(Text(f"\n{pivot.title}", style="bold"), table)
 
 
 def _answers(shown: list[Answer]) -> Table:

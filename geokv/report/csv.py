@@ -55,12 +55,17 @@ def _arm(arm: dict[str, Any], valid: bool) -> dict[str, Any]:
         **{f"energy_proxy_{part}_j": parts.get(part) for part in ("gpu", "optics", "transfer")},
     }
     if "bound_ms" in arm:
+        fetching = arm["fetching"] or {}
         results["ratio_to_bound"] = arm["ratio_to_bound"]
+        results["goodput_gbps"] = fetching.get("goodput_gbps")
+        results["round_trips"] = fetching.get("round_trips")
+        results["fetch_predicted_ms"] = fetching.get("predicted_ms")
     if not valid:
         results = dict.fromkeys(results)
     counts = {"n": arm["n"], "failed": arm["failed"], "bytes": arm["bytes"]}
     if "bound_ms" in arm:
         counts["fetched"] = arm["fetched"]
+        counts["chunks"] = (arm["fetching"] or {}).get("chunks")
         counts["bound_ms"] = arm["bound_ms"]
     return {**counts, **results}
 

@@ -14,16 +14,18 @@ def wide_table(summary: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     titles = [*others, "km", "RTT asked ms", "RTT measured ms", "goodput ratio"]
     titles += [f"{words.ARM_TITLES[arm]} TTFT p50 ms" for arm in arms]
     titles += ["gain", "change vs 0 km", "bound ms", "ratio to bound", "wrong", "GiB moved"]
+    if others:
+        titles += ["fetch ms", "goodput Gb/s", "chunks", "round trips paid", "% off closed form"]
     titles += [f"{words.ARM_TITLES[arm]} energy proxy J" for arm in arms]
     titles += ["valid"]
     rows = [
-        [*(str(cell["settings"].get(path, words.NONE)) for path in others), *_row(cell, arms)]
+        [*(words.setting(cell, path) for path in others), *_row(cell, arms, bool(others))]
         for cell in summary["cells"]
     ]
     return titles, rows
 
 
-def _row(cell: dict[str, Any], arms: list[str]) -> list[str]:
+def _row(cell: dict[str, Any], arms: list[str], fetching: bool) -> list[str]:
     remote = cell["arms"].get("remote_hit", {})
     return [
         words.km(cell),
@@ -37,6 +39,7 @@ def _row(cell: dict[str, Any], arms: list[str]) -> list[str]:
         words.ratio(remote.get("ratio_to_bound")),
         words.wrong(cell),
         words.gib(cell),
+        *(words.fetching(cell) if fetching else ()),
         *(words.joules(cell, arm) for arm in arms),
         "yes" if cell["valid"] else "no",
     ]

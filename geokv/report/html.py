@@ -12,6 +12,7 @@ from geokv.measure.records import CellRecord
 from geokv.report import words
 from geokv.report.answers import answers
 from geokv.report.grid import wide_table
+from geokv.report.pivot import pivots
 
 
 def to_html(summary: dict[str, Any], cells: list[CellRecord], plots: Path) -> str:
@@ -28,6 +29,7 @@ def to_html(summary: dict[str, Any], cells: list[CellRecord], plots: Path) -> st
         summary=summary,
         header=words.header(summary),
         answers=answers(summary),
+        pivots=pivots(summary),
         marks=words.MARKS,
         titles=titles,
         rows=list(zip(summary["cells"], rows, strict=True)),

@@ -7,6 +7,7 @@ from typing import Any
 from geokv.report import words
 from geokv.report.answers import answers
 from geokv.report.grid import wide_table
+from geokv.report.pivot import pivots
 
 
 def to_markdown(summary: dict[str, Any]) -> str:
@@ -17,6 +18,11 @@ def to_markdown(summary: dict[str, Any]) -> str:
     lines += ["", *_table(summary), ""]
     if any(cell["out_of_range"] for cell in summary["cells"]):
         lines += ["\\* out of range: shown for comparison, no limit applies.", ""]
+    for pivot in pivots(summary):
+        lines += [f"## {pivot.title}", "", "| " + " | ".join(pivot.head) + " |"]
+        lines += ["|" + " ---: |" * len(pivot.head)]
+        lines += ["| " + " | ".join(row) + " |" for row in pivot.rows]
+        lines += [""]
     lines += _answers(summary)
     lines += [f"## Verdict: {summary['verdict']}", ""]
     lines += [f"- {reason}" for reason in summary["reasons"]]

@@ -35,6 +35,7 @@ _PLAIN = {
     "wire_bytes": pa.int64(),
     "chunks_remote": pa.int32(),
     "chunks_local": pa.int32(),
+    "chunks_disk": pa.int32(),
     "decode_ns": pa.int64(),
 }
 _SPANS = Spans.__struct_fields__

@@ -81,16 +81,24 @@ class Panels:
         self.left.set_xlabel("fibre between the sites, km")
         if self.right is not None:
             self.right.set_xlabel(self._right_label(), color=MUTED)
-        ran = summary["ran"]
         self.figure.text(0.085, 0.945, title, fontsize=13, fontweight="bold", va="center")
-        about = (
-            f"{ran['prefix_tokens']:,}-token prefix, {ran['question_tokens']:,}-token question · "
-            f"{ran['model']} stands for {ran['stands_for']} · S = {ran['byte_scale']} · "
-            f"{ran['clock']} clock · kernel {ran['kernel']} · seed {ran['seed']} · "
-            f"n = {ran['requests']}"
+        self.figure.text(
+            0.085, 0.895, wrapped(about(summary)), fontsize=8, color=MUTED, va="center"
         )
-        self.figure.text(0.085, 0.895, _wrapped(about), fontsize=8, color=MUTED, va="center")
         return self.figure
+
+
+def about(summary: dict[str, Any]) -> str:
+    """What ran, in facts that a dot divides."""
+    ran = summary["ran"]
+    swept = "workload.prefix_tokens" in ran["swept"]
+    prefix = "prefix swept" if swept else f"{ran['prefix_tokens']:,}-token prefix"
+    return (
+        f"{prefix}, {ran['question_tokens']:,}-token question · "
+        f"{ran['model']} stands for {ran['stands_for']} · S = {ran['byte_scale']} · "
+        f"{ran['clock']} clock · kernel {ran['kernel']} · seed {ran['seed']} · "
+        f"n = {ran['requests']}"
+    )
 
 
 def single_axis(summary: dict[str, Any]) -> bool:
@@ -106,7 +114,7 @@ def _steps(cells: list[dict[str, Any]]) -> list[float]:
     return [float(index) for index in range(len(cells))]
 
 
-def _wrapped(text: str, width: int = 118) -> str:
+def wrapped(text: str, width: int = 118) -> str:
     """Lines of at most ``width`` characters, broken between facts only."""
     lines = [""]
     for fact in text.split(" · "):

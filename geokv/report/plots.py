@@ -8,11 +8,13 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from geokv.report import plot_spans, plot_ttft
+from geokv.report import plot_heat, plot_lines, plot_spans, plot_tiers, plot_ttft
 from geokv.report.disk import saving
 from geokv.report.style import METADATA, RC
 
 FIGURES = {"ttft_vs_km": plot_ttft.draw, "remote_hit_spans": plot_spans.draw}
+KINDS = {"lines": plot_lines.draw, "heat": plot_heat.draw, "tiers": plot_tiers.draw}
+"""What a scenario can ask for."""
 _DPI = 160
 
 
@@ -27,8 +29,10 @@ def draw_plots(summary: dict[str, Any], folder: Path) -> list[Path]:
         folder.mkdir(exist_ok=True)
     files = []
     with matplotlib.rc_context(RC):
-        for name, draw in FIGURES.items():
-            figure: Figure | None = draw(summary)
+        drawn: dict[str, Figure | None] = {name: draw(summary) for name, draw in FIGURES.items()}
+        for asked in summary.get("figures", []):
+            drawn[asked["name"]] = KINDS[asked["kind"]](summary, asked)
+        for name, figure in drawn.items():
             if figure is None:
                 continue
             for kind, metadata in METADATA.items():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from matplotlib.colors import LinearSegmentedColormap
+
 INK = "#1f2430"
 MUTED = "#7a8194"
 GRID = "#e6e8ee"
@@ -19,6 +21,19 @@ SPAN_COLOURS = {
     "prefill": "#c2571a",
     "first_byte": "#e2b04a",
 }
+
+SERIES = ("#2459b5", "#2a7f62", "#c2571a", "#8e6bb8", "#b58a1f", "#5b6478")
+"""Of lines that stand for values of an axis."""
+SERIES_MARKERS = ("o", "^", "s", "D", "v", "X")
+TIER_COLOURS = {
+    "device": "#2a7f62",
+    "dram": "#57b0a4",
+    "disk": "#e2b04a",
+    "remote": "#2459b5",
+    "computed": "#c2571a",
+}
+HEAT: Any = LinearSegmentedColormap.from_list("geokv", ["#2459b5", "#f7f7f5", "#c2571a"])
+"""Blue is less, orange is more."""
 
 RC: dict[str, Any] = {
     # The hash salt fixes the ids inside an SVG: equal runs draw equal bytes.

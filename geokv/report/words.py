@@ -54,6 +54,27 @@ def gib(cell: dict[str, Any]) -> str:
     return NONE if arm is None else f"{arm['bytes_stands_for'] / GIB:.2f}"
 
 
+def fetching(cell: dict[str, Any]) -> tuple[str, str, str, str, str]:
+    """Of a remote hit: fetch ms, goodput Gb/s, chunks, round trips paid, % off the closed form."""
+    arm = cell["arms"].get("remote_hit")
+    if arm is None or arm["fetching"] is None:
+        return (NONE,) * 5
+    one = arm["fetching"]
+    off = one["off_percent"]
+    return (
+        ms(one["time_ms"]),
+        f"{one['goodput_gbps']:.3g}",
+        f"{one['chunks']:,}",
+        number(one["round_trips"], 1),
+        NONE if off is None else f"{off:+.1f}",
+    )
+
+
+def setting(cell: dict[str, Any], path: str) -> str:
+    """A swept value as it was written."""
+    return str(cell["settings"].get(path, NONE))
+
+
 def joules(cell: dict[str, Any], arm: str) -> str:
     """Energy proxy of one request."""
     data = cell["arms"].get(arm)
@@ -73,7 +94,13 @@ def wrong(cell: dict[str, Any]) -> str:
 def other_settings(summary: dict[str, Any]) -> list[str]:
     """Swept paths that the km column does not already show."""
     paths = dict.fromkeys(path for cell in summary["cells"] for path in cell["settings"])
-    return [path for path in paths if not (path.endswith(".km") and len(paths) == 1)]
+    distances = [path for path in paths if path.endswith(".km")]
+    return [path for path in paths if len(distances) > 1 or path not in distances]
+
+
+def short_title(path: str) -> str:
+    """A swept path as the head of a narrow column: its last part, a word to a line."""
+    return path.rsplit(".", 1)[-1].replace("_", "\n")
 
 
 def header(summary: dict[str, Any]) -> list[str]:
@@ -82,14 +109,21 @@ def header(summary: dict[str, Any]) -> list[str]:
     scale = ran["byte_scale"]
     size = "full size" if scale == 1 else f"bytes and rates ÷ {scale}"
     document = f"document {ran['document']} · " if ran.get("document") else ""
+
+    def one(path: str, shown: str, of_many: str) -> str:
+        return of_many if path in ran["swept"] else shown
+
+    prefix = one("workload.prefix_tokens", f"{ran['prefix_tokens']:,}", "swept")
+    chunks = one("deployment.chunk_tokens", f"of {ran['chunk_tokens']} tokens", "of swept size")
+    streams = one("cache.substrate.streams", str(ran["streams"]), "swept")
+    in_flight = one("cache.substrate.in_flight", str(ran["in_flight"]), "swept")
     return [
         f"{ran['model']} ran, stands for {ran['stands_for']} · GPU time {ran['compute']} · "
         f"S = {scale}: {size}",
         f"{ran['clock']} clock · kernel {ran['kernel']} · seed {ran['seed']} · "
         f"{ran['requests']} requests per cell and arm",
-        f"{document}prefix {ran['prefix_tokens']:,} + question {ran['question_tokens']:,} tokens · "
-        f"chunks of {ran['chunk_tokens']} tokens, "
-        f"{ran['streams']} streams × {ran['in_flight']} in flight",
+        f"{document}prefix {prefix} + question {ran['question_tokens']:,} tokens · "
+        f"chunks {chunks}, {streams} streams × {in_flight} in flight",
     ]
 
 

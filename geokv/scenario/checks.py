@@ -7,15 +7,28 @@ from typing import TYPE_CHECKING
 from geokv.errors import ConfigError
 from geokv.lab.topology import Link
 from geokv.scenario.directory import CentralDirectory
+from geokv.scenario.figures import axes_of
 from geokv.scenario.paths import known_paths, suggest
 from geokv.scenario.texts import KEYS
-from geokv.scenario.workload import Document
+from geokv.scenario.workload import Document, WorkingSet
 
 if TYPE_CHECKING:
     from geokv.scenario.model import Scenario
 
-FIXED_WHEN_BUILT = frozenset({"kind", "mtu", "congestion"})
-"""Parts of a link that a live link cannot change."""
+ONE_PER_RUN = frozenset(
+    {
+        "deployment.model",
+        "deployment.stands_for",
+        "deployment.content",
+        "deployment.dtype",
+        "workload.kind",
+        "workload.provider",
+        "workload.asker",
+        "workload.requests",
+        "workload.warmup",
+    }
+)
+"""What all cells of a run share: what ran, what it stands for, who asks and how often."""
 
 NEEDS_ARMS = {
     "answers_equal": ("recompute",),
@@ -24,13 +37,22 @@ NEEDS_ARMS = {
     "gain_change_percent_at_most": ("recompute", "remote-hit"),
     "controls_differ": ("recompute",),
     "remote_used": ("remote-hit",),
+    "closed_form_within": ("remote-hit",),
+    "break_even_within": ("recompute", "local-hit", "remote-hit"),
+    "changes": ("remote-hit",),
 }
 
 
 def problems(scenario: Scenario) -> list[str]:
     """Every contradiction, as ``path: what is wrong``; empty when there is none."""
-    found = [*_sites(scenario), *_tokens(scenario), *_clock(scenario), *_content(scenario)]
-    found += [*_arms(scenario), *_sweep(scenario)]
+    found = [
+        *_sites(scenario),
+        *_sizes(scenario),
+        *_tokens(scenario),
+        *_clock(scenario),
+        *_content(scenario),
+    ]
+    found += [*_arms(scenario), *_sweep(scenario), *_figures(scenario)]
     if not found:
         try:
             scenario.cells()
@@ -62,6 +84,27 @@ def untested(scenario: Scenario) -> list[str]:
                 f"expect.gain_change_percent_at_most.up_to_km: no cell lies between 0 and "
                 f"{limit:g} km (cells: {shown})"
             )
+    return found + _untested_changes(scenario)
+
+
+def _untested_changes(scenario: Scenario) -> list[str]:
+    found = []
+    values = {axis.title: [point.shown for point in axis.points()] for axis in scenario.sweep}
+    for number, change in enumerate(scenario.expect.changes):
+        place = f"expect.changes.{number}"
+        if change.along not in values:
+            found.append(
+                f"{place}.along: no axis is called {change.along}"
+                f"{suggest(change.along, list(values))}"
+            )
+            continue
+        asked = {f"{place}.start": (change.along, change.start)}
+        asked[f"{place}.end"] = (change.along, change.end)
+        asked |= {f"{place}.where": one for one in change.where.items()}
+        for path, (axis, value) in asked.items():
+            if value not in values.get(axis, []):
+                shown = ", ".join(str(one) for one in values.get(axis, []))
+                found.append(f"{path}: no cell has {axis} {value} (values: {shown or 'none'})")
     return found
 
 
@@ -85,6 +128,15 @@ def _sites(scenario: Scenario) -> list[str]:
             f"{scenario.workload.asker!r}"
         )
     return found
+
+
+def _sizes(scenario: Scenario) -> list[str]:
+    sites = list(scenario.topology.sites)
+    return [
+        f"deployment.sites.{site}: unknown site (known: {', '.join(sites)}){suggest(site, sites)}"
+        for site in scenario.deployment.sites
+        if site not in sites
+    ]
 
 
 def _tokens(scenario: Scenario) -> list[str]:
@@ -136,7 +188,12 @@ def _clock(scenario: Scenario) -> list[str]:
 def _content(scenario: Scenario) -> list[str]:
     deployment = scenario.deployment
     if deployment.content == "model":
-        return []
+        if deployment.max_tokens is None:
+            return []
+        return [
+            f"deployment.max_tokens: {deployment.model} takes what it takes; leave it out, or "
+            "use content: synthetic"
+        ]
     found = []
     if deployment.compute == "real":
         found.append(
@@ -157,10 +214,12 @@ def _arms(scenario: Scenario) -> list[str]:
     for arm in dict.fromkeys(arms):
         if arms.count(arm) > 1:
             found.append(f"arms: {arm} is listed {arms.count(arm)} times")
+        if arm.startswith("control-") and isinstance(scenario.workload, WorkingSet):
+            found.append(f"arms: {arm} has no single prefix to plant in a working set")
     for name, needed in NEEDS_ARMS.items():
         value = getattr(scenario.expect, name)
         missing = [arm for arm in needed if arm not in arms]
-        if value not in (None, False) and missing:
+        if value not in (None, False, []) and missing:
             found.append(f"expect.{name}: needs arm {' and '.join(missing)}, which is not run")
     if scenario.expect.controls_differ and not any(arm.startswith("control-") for arm in arms):
         found.append("expect.controls_differ: needs arm control-foreign or control-corrupt")
@@ -169,26 +228,62 @@ def _arms(scenario: Scenario) -> list[str]:
 
 def _sweep(scenario: Scenario) -> list[str]:
     found = []
-    links = scenario.topology.links
-    known = list(known_paths({"links": {link: dict.fromkeys(Link.model_fields) for link in links}}))
-    leaves = [path for path in known if path.count(".") == 2]
+    leaves = sweepable(scenario)
     seen: set[str] = set()
+    titles: set[str] = set()
     for number, axis in enumerate(scenario.sweep):
-        place = f"sweep.{number}.path"
-        if axis.path in seen:
-            found.append(f"{place}: {axis.path} is swept twice")
-        seen.add(axis.path)
-        if not axis.path.startswith("links."):
-            found.append(
-                f"{place}: {axis.path} cannot be swept within one run, only parts of links can "
-                f"(such as {leaves[0]}); set it with --set and run again"
-            )
-        elif axis.path not in leaves:
-            found.append(f"{place}: nothing is called {axis.path}{suggest(axis.path, leaves)}")
-        elif axis.path.rsplit(".", 1)[1] in FIXED_WHEN_BUILT:
-            found.append(f"{place}: {axis.path} is fixed when the link is built")
-        values = [value for value, _ in axis.marked()]
+        place = f"sweep.{number}"
+        if axis.title in titles:
+            found.append(f"{place}: two axes are called {axis.title}")
+        titles.add(axis.title)
+        for path in axis.paths:
+            if path in seen:
+                found.append(f"{place}: {path} is swept twice")
+            seen.add(path)
+            if path in ONE_PER_RUN:
+                found.append(
+                    f"{place}: {path} is the same in all cells of a run; set it with --set and "
+                    "run again"
+                )
+            elif path not in leaves:
+                found.append(f"{place}: nothing is called {path}{suggest(path, leaves)}")
+        values = [point.shown for point in axis.points()]
         for value in dict.fromkeys(values):
             if values.count(value) > 1:
-                found.append(f"sweep.{number}: {value} is listed {values.count(value)} times")
+                found.append(f"{place}: {value} is listed {values.count(value)} times")
     return found
+
+
+def _figures(scenario: Scenario) -> list[str]:
+    """A figure must show every axis: two cells must never lie on one another."""
+    found = []
+    titles = [axis.title for axis in scenario.sweep]
+    names: set[str] = set()
+    for number, figure in enumerate(scenario.figures):
+        place = f"figures.{number}"
+        if figure.name in names:
+            found.append(f"{place}.name: two figures are called {figure.name}")
+        names.add(figure.name)
+        shown = axes_of(figure)
+        for key, axis in shown.items():
+            if axis not in titles:
+                found.append(f"{place}.{key}: no axis is called {axis}{suggest(axis, titles)}")
+            if list(shown.values()).count(axis) > 1:
+                found.append(f"{place}.{key}: {axis} is shown twice")
+        left = [title for title in titles if title not in shown.values()]
+        if left:
+            found.append(f"{place}: does not show {', '.join(left)}")
+    return found
+
+
+def sweepable(scenario: Scenario) -> list[str]:
+    """Every path a sweep may change."""
+    parts = {
+        "links": {link: dict.fromkeys(Link.model_fields) for link in scenario.topology.links},
+        "deployment": scenario.deployment.model_dump(),
+        "cache": scenario.cache.model_dump(),
+        "workload": scenario.workload.model_dump(),
+    }
+    known = list(known_paths(parts))
+    inner = {path.rsplit(".", 1)[0] for path in known}
+    return [path for path in known if path not in inner and path not in ONE_PER_RUN]

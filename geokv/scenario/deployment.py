@@ -12,6 +12,13 @@ from geokv.units import Size
 PROFILE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
+class SiteSizes(Strict):
+    """What one site has instead of what all have; unset is what all have."""
+
+    device_bytes: Annotated[Size, Field(gt=0)] | None = None
+    dram_bytes: Annotated[Size, Field(gt=0)] | None = None
+
+
 class Deployment(Strict):
     """One worker per site.
 
@@ -26,6 +33,8 @@ class Deployment(Strict):
     compute: Literal["charged", "real"] = "charged"
     content: Literal["model", "synthetic"] = "model"
     """``synthetic`` runs no model: KV bytes and tokens are derived from the prompt."""
+    max_tokens: Annotated[int, Field(ge=1, le=4_194_304)] | None = None
+    """Longest context of synthetic content; that of ``model`` when unset."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Of the model that runs, its weights and its KV."""
     byte_scale: Annotated[int, Field(ge=1, le=1024)] = 4
@@ -44,3 +53,11 @@ class Deployment(Strict):
     """Who of those that wait goes next."""
     device_bytes: Annotated[Size, Field(gt=0)] = 40 * 2**30
     dram_bytes: Annotated[Size, Field(gt=0)] = 64 * 2**30
+    sites: dict[str, SiteSizes] = Field(default_factory=dict)
+    """Site → sizes of its own."""
+
+    def size(self, name: str, site: str) -> int:
+        """``device_bytes`` or ``dram_bytes`` of a site."""
+        own: int | None = getattr(self.sites.get(site), name, None)
+        all_have: int = getattr(self, name)
+        return all_have if own is None else own

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from geokv.config import Strict
+from geokv.scenario.promises import BreakEven, Change, ClosedForm
+
+Tier = Literal["device", "dram", "disk", "remote"]
 
 
 class AtKm(Strict):
@@ -41,3 +44,11 @@ class Expect(Strict):
     """Reading A: relative change of the gain against 0 km."""
     remote_used: bool = False
     """Every remote-hit request really fetched from the other site."""
+    closed_form_within: ClosedForm | None = None
+    """The fetch time of a remote hit against ``measure/closed_form.py``."""
+    break_even_within: BreakEven | None = None
+    """Where fetching begins to pay, against ``measure/break_even.py``."""
+    changes: list[Change] = Field(default_factory=list)
+    """Factors between two cells of the sweep, one judged line each."""
+    tiers_used: list[Tier] = Field(default_factory=list)
+    """Each of these served something in at least one cell."""

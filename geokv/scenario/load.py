@@ -9,10 +9,10 @@ from geokv.config import load_yaml, validate
 from geokv.errors import ConfigError
 from geokv.lab.profiles import data_folders
 from geokv.lab.topology import Topology, load_topology
+from geokv.scenario.cells import topology_mapping
 from geokv.scenario.checks import untested
 from geokv.scenario.model import Scenario
 from geokv.scenario.paths import known_paths, parse_override, suggest, with_value
-from geokv.scenario.sweep import topology_mapping
 from geokv.scenario.texts import with_texts
 
 

@@ -12,11 +12,13 @@ from pydantic import Field, model_validator
 from geokv.config import Strict
 from geokv.lab.topology import Topology
 from geokv.scenario.cache import CacheSettings
+from geokv.scenario.cells import build_cells, topology_mapping
 from geokv.scenario.checks import problems
 from geokv.scenario.deployment import Deployment
 from geokv.scenario.energy import Energy
 from geokv.scenario.expect import Expect
-from geokv.scenario.sweep import Cell, SweepAxis, build_cells, topology_mapping
+from geokv.scenario.figures import Figure
+from geokv.scenario.sweep import Cell, SweepAxis
 from geokv.scenario.vm import VmSettings
 from geokv.scenario.workload import Workload
 
@@ -46,6 +48,8 @@ class Scenario(Strict):
     sweep: list[SweepAxis] = Field(default_factory=list)
     energy: Energy = Field(default_factory=Energy)
     expect: Expect = Field(default_factory=Expect)
+    figures: list[Figure] = Field(default_factory=list)
+    """Pictures and small tables of the sweep, beside those every run has."""
     vm: VmSettings = Field(default_factory=VmSettings)
 
     @model_validator(mode="after")
@@ -57,7 +61,7 @@ class Scenario(Strict):
 
     def cells(self) -> list[Cell]:
         """Every point of the sweep, in the order they are run and reported."""
-        return build_cells(self.topology, self.sweep, self.workload.provider, self.workload.asker)
+        return build_cells(self)
 
     def resolved(self) -> dict[str, Any]:
         """Plain data with every name resolved; ``load_scenario`` takes it back unchanged."""

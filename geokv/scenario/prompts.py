@@ -26,6 +26,27 @@ def shared_prefix(seed: int, tokens: int, vocab: int) -> list[int]:
     return _draw(stream(seed, "prefix"), tokens, vocab)
 
 
+def working_prefix(seed: int, number: int, tokens: int, vocab: int) -> list[int]:
+    """Prefix ``number`` of a working set. Unlike every other in its first ids, as questions."""
+    if tokens < NUMBER_TOKENS:
+        raise ValueError(f"a prefix of {tokens} tokens cannot be numbered")
+    digits = _numbered(seed, "prefix-number", number, vocab)
+    return digits + _draw(stream(seed, "prefix", number), tokens - NUMBER_TOKENS, vocab)
+
+
+def working_order(seed: int, prefixes: int, requests: int, order: str, skew: float) -> list[int]:
+    """Which prefix each request of a working set asks for, first to last.
+
+    Args:
+        order: ``round-robin``, or ``zipf``: prefix i is drawn with a weight of 1 / (i + 1)^skew.
+    """
+    if order == "round-robin":
+        return [number % prefixes for number in range(requests)]
+    weights = np.arange(1, prefixes + 1, dtype=np.float64) ** -skew
+    drawn = stream(seed, "working-order").choice(prefixes, size=requests, p=weights / weights.sum())
+    return [int(number) for number in drawn]
+
+
 def question(
     seed: int, cell: int, repeat: int, tokens: int, vocab: int, *, warmup: bool = False
 ) -> list[int]:
@@ -41,13 +62,18 @@ def question(
     number = (cell * 2 + warmup) * 2**32 + repeat
     if tokens < NUMBER_TOKENS or number >= vocab**NUMBER_TOKENS or repeat >= 2**32:
         raise ValueError(f"question {cell}/{repeat} cannot be numbered in {tokens} ids of {vocab}")
-    shifts = _draw(stream(seed, "question-number"), NUMBER_TOKENS, vocab)
-    ids = []
-    for shift in shifts:
-        number, digit = divmod(number, vocab)
-        ids.append((digit + shift) % vocab)
+    ids = _numbered(seed, "question-number", number, vocab)
     rest = stream(seed, "question", cell, repeat, int(warmup))
     return ids + _draw(rest, tokens - NUMBER_TOKENS, vocab)
+
+
+def _numbered(seed: int, purpose: str, number: int, vocab: int) -> list[int]:
+    """``number`` in base ``vocab``, each digit shifted by a constant of the purpose."""
+    ids = []
+    for shift in _draw(stream(seed, purpose), NUMBER_TOKENS, vocab):
+        number, digit = divmod(number, vocab)
+        ids.append((digit + shift) % vocab)
+    return ids
 
 
 def _draw(generator: np.random.Generator, count: int, vocab: int) -> list[int]:

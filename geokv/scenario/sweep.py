@@ -1,39 +1,92 @@
-"""Sweeps and the cells they span."""
+"""Sweeps: what changes from cell to cell."""
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import networkx
 from pydantic import Field, model_validator
 
 from geokv.config import Strict
-from geokv.errors import ConfigError
-from geokv.lab.topology import Topology, load_topology
-from geokv.scenario.paths import with_value
+from geokv.lab.topology import Topology
 
-Value = int | float | str
+if TYPE_CHECKING:
+    from geokv.scenario.model import Scenario
+
+Value = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class Point:
+    """One value of an axis.
+
+    Args:
+        shown: as tables and records show it.
+        changes: path → value.
+    """
+
+    shown: Value
+    changes: dict[str, Value]
+    out_of_range: bool = False
 
 
 class SweepAxis(Strict):
-    """One thing that changes from cell to cell; several axes span a grid."""
+    """One thing that changes from cell to cell; several axes span a grid.
 
-    path: str
-    """A part of a link, such as ``links.a-b.km``: it changes live, the lab stays."""
+    Either a ``path`` and its ``values``, or a ``name`` and ``variants`` that each set
+    several paths at once.
+    """
+
+    path: str | None = None
+    """A part of a link (``links.a-b.km``), or of ``deployment``, ``cache`` or ``workload``."""
     values: list[Value] = Field(default_factory=list)
     out_of_range: list[Value] = Field(default_factory=list)
     """Values that are shown for comparison, marked, and that no limit applies to."""
+    name: str | None = None
+    """What the column of the variants is called."""
+    variants: dict[str, dict[str, Value]] = Field(default_factory=dict)
+    """Variant → path → value."""
 
     @model_validator(mode="after")
-    def _has_values(self) -> SweepAxis:
-        if not self.values and not self.out_of_range:
-            raise ValueError("values: must not be empty")
+    def _one_kind(self) -> SweepAxis:
+        if (self.path is None) == (self.name is None):
+            raise ValueError("must have either path and values, or name and variants")
+        if self.path is not None:
+            if self.variants:
+                raise ValueError("variants: belong to a name, not to a path")
+            if not self.values and not self.out_of_range:
+                raise ValueError("values: must not be empty")
+        elif self.values or self.out_of_range:
+            raise ValueError("values: belong to a path, not to a name")
+        elif not self.variants or not all(self.variants.values()):
+            raise ValueError("variants: each must set something")
         return self
 
-    def marked(self) -> list[tuple[Value, bool]]:
-        """Every value in order, with whether it is out of range."""
-        return [(v, False) for v in self.values] + [(v, True) for v in self.out_of_range]
+    @property
+    def title(self) -> str:
+        """What the axis is called in records and tables."""
+        return self.path or self.name or ""
+
+    @property
+    def paths(self) -> list[str]:
+        """Every path the axis changes."""
+        if self.path is not None:
+            return [self.path]
+        return list(dict.fromkeys(path for sets in self.variants.values() for path in sets))
+
+    def points(self) -> list[Point]:
+        """Every value in order."""
+        if self.path is None:
+            return [Point(name, dict(sets)) for name, sets in self.variants.items()]
+        inside = [Point(value, {self.path: value}) for value in self.values]
+        return inside + [Point(value, {self.path: value}, True) for value in self.out_of_range]
+
+    def place(self, point: Point) -> str:
+        """Where in the axis a value is written: ``values.2``, ``variants.serial``."""
+        if self.path is None:
+            return f"variants.{point.shown}"
+        values = self.out_of_range if point.out_of_range else self.values
+        return f"{'out_of_range' if point.out_of_range else 'values'}.{values.index(point.shown)}"
 
 
 @dataclass(frozen=True)
@@ -42,82 +95,28 @@ class Cell:
 
     index: int
     settings: dict[str, Value]
-    """Swept path → this cell's value."""
+    """Title of each axis → this cell's value."""
     out_of_range: bool
-    topology: Topology
+    scenario: Scenario
+    """What runs in this cell: the scenario with the axes' values in their places."""
     km: float
     """Fibre between the two sites of the workload, along the route with least km."""
     label: str
 
-
-def topology_mapping(topology: Topology) -> dict[str, object]:
-    """The topology as plain YAML data that ``load_topology`` takes back."""
-    data: dict[str, object] = topology.model_dump(mode="json", exclude_unset=True)
-    return data
-
-
-def build_cells(topology: Topology, axes: list[SweepAxis], provider: str, asker: str) -> list[Cell]:
-    """All cells of the grid, the last axis changing fastest; one cell without axes.
-
-    Raises:
-        ConfigError: a value its target does not take, as
-            ``sweep.0.values.2: links.a-b.km: must be ≥ 0, got -3``.
-    """
-    base = topology_mapping(topology)
-    cells = []
-    for index, point in enumerate(itertools.product(*(axis.marked() for axis in axes))):
-        settings = {axis.path: value for axis, (value, _) in zip(axes, point, strict=True)}
-        data = base
-        for path, value in settings.items():
-            data = with_value({"topology": data}, path, value)["topology"]
-        try:
-            resolved = load_topology(data)
-        except ConfigError as error:
-            place = _place(axes, point, error.message)
-            raise ConfigError(f"{place}: {error.message}", error.hint) from None
-        cells.append(
-            Cell(
-                index=index,
-                settings=settings,
-                out_of_range=any(out for _, out in point),
-                topology=resolved,
-                km=path_km(resolved, provider, asker),
-                label=_label(settings),
-            )
-        )
-    return cells
+    @property
+    def topology(self) -> Topology:
+        """The network of this cell."""
+        return self.scenario.topology
 
 
-def path_links(topology: Topology, a: str, b: str) -> list[str]:
-    """Ids of the links from ``a`` to ``b`` along the route with least km."""
-    graph = topology.graph()
-    nodes = networkx.dijkstra_path(graph, a, b, weight="km")
-    return [str(graph.edges[pair]["link"]) for pair in itertools.pairwise(nodes)]
-
-
-def path_km(topology: Topology, a: str, b: str) -> float:
-    """Kilometres of fibre from ``a`` to ``b``."""
-    return float(sum(topology.links[link].km for link in path_links(topology, a, b)))
-
-
-def _place(axes: list[SweepAxis], point: tuple[tuple[Value, bool], ...], message: str) -> str:
-    places = []
-    for number, (axis, (value, out)) in enumerate(zip(axes, point, strict=True)):
-        values = axis.out_of_range if out else axis.values
-        places.append(
-            (
-                axis.path,
-                f"sweep.{number}.{'out_of_range' if out else 'values'}.{values.index(value)}",
-            )
-        )
-    guilty = [place for path, place in places if message.startswith(path)]
-    return ", ".join(guilty or [place for _, place in places])
-
-
-def _label(settings: dict[str, Value]) -> str:
+def label(settings: dict[str, Value]) -> str:
+    """A cell's settings in a few words."""
     parts = []
-    for path, value in settings.items():
-        _, link, field = path.split(".", 2)
+    for title, value in settings.items():
         shown = f"{value:g}" if isinstance(value, float) else str(value)
-        parts.append(f"{link} {shown} km" if field == "km" else f"{link} {field} {shown}")
+        if title.startswith("links."):
+            _, link, field = title.split(".", 2)
+            parts.append(f"{link} {shown} km" if field == "km" else f"{link} {field} {shown}")
+        else:
+            parts.append(f"{title.rsplit('.', 1)[-1]} {shown}")
     return ", ".join(parts) or "as written"

@@ -134,7 +134,7 @@ def build_worker(settings: SiteSettings, history: HistoryFile) -> Worker:
 def _model(settings: SiteSettings) -> Model:
     if settings.content == "synthetic":
         like = model_config(settings.model)
-        return SyntheticModel(like, settings.seed, settings.layer_groups)
+        return SyntheticModel(like, settings.seed, settings.layer_groups, settings.max_tokens)
     return load_model(settings.model, settings.seed, getattr(torch, settings.dtype))
 
 

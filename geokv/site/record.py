@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from geokv.engine.generation import TokenEvent
 
-Source = Literal["none", "device", "dram", "remote"]
+Source = Literal["none", "device", "dram", "disk", "remote"]
 CLIENT_GONE = "the client went away"
 """The error of a request that nobody waited for any more."""
 
@@ -36,6 +36,8 @@ class RequestRecord:
     cached_tokens: int = 0
     device_tokens: int = 0
     chunks_local: int = 0
+    chunks_disk: int = 0
+    """Of ``chunks_local``, those that came up from the disk."""
     chunks_remote: int = 0
     wire_bytes: int = 0
     misses: Counter[str] = field(default_factory=Counter)
@@ -56,6 +58,8 @@ class RequestRecord:
         """The farthest tier that gave something."""
         if self.chunks_remote:
             return "remote"
+        if self.chunks_disk:
+            return "disk"
         if self.chunks_local:
             return "dram"
         return "device" if self.device_tokens else "none"

@@ -78,3 +78,5 @@ class SiteSettings:
     request_deadline_s: float
     operator_keys: tuple[str, ...] = ()
     """API keys that may read /metrics from another machine; see ``build_api``."""
+    max_tokens: int | None = None
+    """Longest context of synthetic content; that of ``model`` when None."""

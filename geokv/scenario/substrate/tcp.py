@@ -18,3 +18,6 @@ class TcpSubstrate(Strict):
     """Longest wait for one fetch; what has not come by then is a counted miss."""
     warm: bool = True
     """Open the connections' congestion windows before the first measured request."""
+    fresh: bool = False
+    """New connections before each remote hit, warmed again if ``warm``; their handshakes are
+    over when it is asked."""

@@ -6,7 +6,8 @@ from pydantic import Field
 
 from geokv.scenario.workload.document import Document, TextFile
 from geokv.scenario.workload.shared_prefix import SharedPrefix
+from geokv.scenario.workload.working_set import WorkingSet
 
-Workload = Annotated[SharedPrefix | Document, Field(discriminator="kind")]
+Workload = Annotated[SharedPrefix | Document | WorkingSet, Field(discriminator="kind")]
 
-__all__ = ["Document", "SharedPrefix", "TextFile", "Workload"]
+__all__ = ["Document", "SharedPrefix", "TextFile", "WorkingSet", "Workload"]

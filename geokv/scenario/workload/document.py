@@ -49,6 +49,8 @@ class Document(Strict):
     foreign: TextFile | None = None
     """Whose KV arm ``control-foreign`` puts in place of the document's; as long as it at least."""
     output_tokens: Annotated[int, Field(ge=1)] = 32
+    idle: Annotated[Seconds, Field(ge=0, le=3600)] = 0.0
+    """Pause before each request."""
     deadline: Annotated[Seconds, Field(gt=0, le=3600)] = 30.0
     """Every request ends by then, with an answer or a clear error."""
 

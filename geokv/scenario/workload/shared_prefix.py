@@ -25,5 +25,8 @@ class SharedPrefix(Strict):
     """Measured requests per cell and arm."""
     warmup: Annotated[int, Field(ge=0, le=1000)] = 1
     """Requests before them that are checked but not counted."""
+    idle: Annotated[Seconds, Field(ge=0, le=3600)] = 0.0
+    """Pause before each request: long enough, and a connection forgets its window where
+    ``links.*.idle_restart`` is on."""
     deadline: Annotated[Seconds, Field(gt=0, le=3600)] = 30.0
     """Every request ends by then, with an answer or a clear error."""

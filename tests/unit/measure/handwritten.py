@@ -149,8 +149,7 @@ class Run:
         self.requests: list[dict[str, Any]] = []
         workload = self.scenario.workload
         for cell in self.scenario.cells():
-            value = next(iter(cell.settings.values()), cell.km)
-            record = cell_record(cell.index, value, out_of_range=cell.out_of_range)
+            record = cell_record(cell.index, cell.km, out_of_range=cell.out_of_range)
             self.cells.append({**record, "settings": cell.settings})
             for arm in self.scenario.arms:
                 for repeat in range(workload.warmup):

@@ -125,7 +125,7 @@ def test_every_column_of_the_table_is_documented():
         "n": 1, "failed": 0, "bytes": 0, "ttft_p50_ms": 1.0, "ttft_p99_ms": 1.0, "interval": None,
         "spans_ms": {}, "energy_j": None, "energy_parts_j": None,
     }  # fmt: skip
-    remote = {**arm, "fetched": 1, "bound_ms": 1.0, "ratio_to_bound": 1.0}
+    remote = {**arm, "fetched": 1, "bound_ms": 1.0, "ratio_to_bound": 1.0, "fetching": None}
     cell = dict.fromkeys((*table._CELL, *table._COMPARED, *table._ANSWERS))
     cell |= {"settings": {}, "valid": True}
     cell |= {"arms": {"recompute": arm, "local_hit": arm, "remote_hit": remote}}

@@ -27,6 +27,36 @@ def test_grid_of_two_axes_last_changes_fastest() -> None:
     assert cells[3].label == "a-b 50 km, a-b rate 100G"
 
 
+def test_variants_set_several_things_and_every_cell_is_a_whole_scenario() -> None:
+    axes = [
+        {
+            "name": "transfer",
+            "variants": {
+                "serial": {"cache.substrate.streams": 1, "cache.substrate.in_flight": 1},
+                "pipelined": {"cache.substrate.streams": 8},
+            },
+        },
+        {"path": "deployment.chunk_tokens", "values": [64, 128]},
+    ]
+    scenario = load_scenario({**SMALL, "sweep": axes})
+    cells = scenario.cells()
+    assert [cell.label for cell in cells] == [
+        "transfer serial, chunk_tokens 64",
+        "transfer serial, chunk_tokens 128",
+        "transfer pipelined, chunk_tokens 64",
+        "transfer pipelined, chunk_tokens 128",
+    ]
+    substrates = [cell.scenario.cache.substrate for cell in cells]
+    written = scenario.cache.substrate
+    assert [(one.streams, one.in_flight) for one in substrates[::2]] == [
+        (1, 1),
+        (8, written.in_flight),
+    ]
+    assert [cell.scenario.deployment.chunk_tokens for cell in cells[:2]] == [64, 128]
+    assert cells[0].scenario.sweep == []
+    assert cells[0].settings == {"transfer": "serial", "deployment.chunk_tokens": 64}
+
+
 def test_without_a_sweep_there_is_one_cell() -> None:
     (cell,) = load_scenario({**SMALL, "sweep": []}).cells()
     assert (cell.km, cell.label, cell.settings) == (50, "as written", {})

@@ -53,7 +53,7 @@ BAD = [
     (
         "workload/kind",
         "poisson",
-        "workload.kind: must be 'shared-prefix', 'document', got 'poisson'",
+        "workload.kind: must be 'shared-prefix', 'document', 'working-set', got 'poisson'",
     ),
     (
         "workload/prefix_tokens",
@@ -93,8 +93,31 @@ BAD = [
     ("arms", ["recompute", "recompute"], "arms: recompute is listed 2 times"),
     ("sweep/0/path", "links.a-b.kn", "nothing is called links.a-b.kn; did you mean"),
     ("sweep/0/path", "links.a-c.km", "did you mean links.a-b.km"),
-    ("sweep/0/path", "links.a-b.mtu", "sweep.0.path: links.a-b.mtu is fixed when the link is"),
-    ("sweep/0/path", "deployment.byte_scale", "sweep.0.path: deployment.byte_scale cannot be swe"),
+    ("sweep/0/path", "deployment.model", "sweep.0: deployment.model is the same in all cells"),
+    ("sweep/0/path", "deployment.chunk_token", "did you mean deployment.chunk_tokens"),
+    ("sweep/0/path", "seed", "sweep.0: nothing is called seed"),
+    ("sweep/0/path", "cache.substrate", "nothing is called cache.substrate; did you mean"),
+    (
+        "sweep",
+        [{"path": "deployment.chunk_tokens", "values": [256, 100]}],
+        "sweep.0.values.1: deployment.chunk_tokens: must be a multiple of deployment.block_tokens",
+    ),
+    (
+        "sweep",
+        [{"name": "way", "variants": {"a": {"cache.substrate.streams": 0}}}],
+        "sweep.0.variants.a: cache.substrate.streams: must be ≥ 1, got 0",
+    ),
+    (
+        "sweep",
+        [
+            {"path": "links.a-b.km", "values": [1]},
+            {"name": "way", "variants": {"a": {"links.a-b.km": 0}}},
+        ],
+        "sweep.1: links.a-b.km is swept twice",
+    ),
+    ("sweep", [{"values": [1]}], "sweep.0: must have either path and values, or name and"),
+    ("sweep", [{"name": "way", "variants": {}}], "sweep.0: variants: each must set something"),
+    ("sweep", [{"name": "way", "values": [1]}], "sweep.0: values: belong to a path"),
     ("sweep/0/values", [0, 10, -3], "sweep.0.values.2: links.a-b.km: must be ≥ 0, got -3"),
     ("sweep/0/out_of_range", [-9], "sweep.0.out_of_range.0: links.a-b.km: must be ≥ 0, got -9"),
     ("sweep/0/values", [0, 0], "sweep.0: 0 is listed 2 times"),

@@ -1,0 +1,57 @@
+"""Which tier served how much of an arm's prompts, and how fast."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from geokv.measure.percentile import percentile
+from geokv.measure.records import Request
+
+TIERS = ("device", "dram", "disk", "remote")
+COMPUTED = "computed"
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Of the timed requests of one arm.
+
+    Attributes:
+        tokens: prompt tokens by the tier they came from; ``computed`` is the rest.
+        requests: by the slowest tier they needed; ``computed`` had nothing cached.
+        ttft_ns: median of those requests, where there are any.
+    """
+
+    tokens: dict[str, int]
+    requests: dict[str, int]
+    ttft_ns: dict[str, int]
+
+    def share(self, tier: str) -> float | None:
+        """Of all prompt tokens; None without any request."""
+        total = sum(self.tokens.values())
+        return self.tokens[tier] / total if total else None
+
+
+def reduce_hits(rows: Iterable[Request], chunk_tokens: int) -> Hits:
+    """Count where every prompt token of the timed ``rows`` came from."""
+    tokens = dict.fromkeys((*TIERS, COMPUTED), 0)
+    requests = dict.fromkeys((*TIERS, COMPUTED), 0)
+    ttft: dict[str, list[int]] = defaultdict(list)
+    for row in rows:
+        if not row.timed or row.ttft_ns is None:
+            continue
+        disk = row.chunks_disk * chunk_tokens
+        dram = row.chunks_local * chunk_tokens - disk
+        remote = row.chunks_remote * chunk_tokens
+        # The first chunk that is brought may lie in part on the device already.
+        device = max(0, row.cached_tokens - disk - dram - remote)
+        for tier, count in zip(TIERS, (device, dram, disk, remote), strict=True):
+            tokens[tier] += count
+        tokens[COMPUTED] += row.prompt_tokens - row.cached_tokens
+        source = COMPUTED if row.source == "none" else row.source
+        requests[source] += 1
+        ttft[source].append(row.ttft_ns)
+    return Hits(
+        tokens, requests, {source: percentile(times, 0.5) for source, times in ttft.items()}
+    )

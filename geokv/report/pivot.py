@@ -1,0 +1,104 @@
+"""The numbers of a figure as a small table, for people who read numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from geokv.report import words
+from geokv.report.quantities import QUANTITIES, shown, value
+
+TIERS = ("device", "dram", "disk", "remote", "computed")
+ARMS = ("local_hit", "remote_hit")
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """A table: what it says, its head, and its rows of text."""
+
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+
+
+def pivots(summary: dict[str, Any]) -> list[Pivot]:
+    """One per figure that the scenario asks for."""
+    return [_pivot(figure, summary["cells"]) for figure in summary.get("figures", [])]
+
+
+def axis_word(title: str) -> str:
+    """An axis as a table's head has it: ``chunk_tokens``, ``a-b km``."""
+    if title.startswith("links."):
+        return title.removeprefix("links.").replace(".", " ")
+    return title.rsplit(".", 1)[-1]
+
+
+def values_of(cells: list[dict[str, Any]], axis: str | None) -> list[Any]:
+    """The values of an axis in the order they were run; ``[None]`` without an axis."""
+    if axis is None:
+        return [None]
+    return list(dict.fromkeys(cell["settings"][axis] for cell in cells))
+
+
+def pick(cells: list[dict[str, Any]], wanted: dict[str | None, Any]) -> dict[str, Any] | None:
+    """The cell with these values; None when it was not run."""
+    asked = {axis: one for axis, one in wanted.items() if axis is not None}
+    for cell in cells:
+        if all(cell["settings"].get(axis) == one for axis, one in asked.items()):
+            return cell
+    return None
+
+
+def _pivot(figure: dict[str, Any], cells: list[dict[str, Any]]) -> Pivot:
+    if figure["kind"] == "tiers":
+        return _tiers(figure, cells)
+    x, of = figure["x"], figure["of"]
+    inner = figure["y"] if figure["kind"] == "heat" else figure["lines"]
+    outer = [axis for axis in (figure.get("rows"), figure["panels"], inner) if axis is not None]
+    across = values_of(cells, x)
+    rows: dict[tuple[Any, ...], list[str]] = {}
+    for cell in cells:
+        key = tuple(cell["settings"][axis] for axis in outer)
+        texts = rows.setdefault(key, ["–"] * len(across))
+        text = shown(value(cell, of), of) if cell["valid"] else words.VOID
+        texts[across.index(cell["settings"][x])] = text
+    places = {axis: values_of(cells, axis) for axis in outer}
+    order = sorted(
+        rows, key=lambda key: [places[a].index(v) for a, v in zip(outer, key, strict=True)]
+    )
+    return Pivot(
+        f"{figure['title']}: {QUANTITIES[of].label}",
+        [*map(axis_word, outer), *(f"{axis_word(x)} {one}" for one in across)],
+        [[*map(str, key), *rows[key]] for key in order],
+    )
+
+
+def _tiers(figure: dict[str, Any], cells: list[dict[str, Any]]) -> Pivot:
+    """A row per cell and arm: share of prompt tokens and TTFT by tier."""
+    outer = [axis for axis in (figure["panels"], figure["x"]) if axis is not None]
+    arms = [arm for arm in ARMS if arm in cells[0]["arms"]]
+    seen = [
+        tier
+        for tier in TIERS
+        if any(cell["arms"][arm]["hits"][tier]["requests"] for cell in cells for arm in arms)
+        or any(cell["arms"][arm]["hits"][tier]["share"] for cell in cells for arm in arms)
+    ]
+    rows = []
+    for cell in cells:
+        for arm in arms:
+            hits = cell["arms"][arm]["hits"]
+            row = [str(cell["settings"][axis]) for axis in outer]
+            row.append(words.ARM_TITLES[arm])
+            row += [words.percent(hits[tier]["share"]) for tier in seen]
+            times = [hits[tier]["ttft_p50_ms"] for tier in seen]
+            row += [words.ms(one) if cell["valid"] else words.VOID for one in times]
+            row.append(words.ttft(cell, arm))
+            rows.append(row)
+    head = [*map(axis_word, outer), "arm", *(f"{tier} %" for tier in seen)]
+    head += [f"{tier} ms" for tier in seen] + ["TTFT p50 ms"]
+    return Pivot(
+        f"{figure['title']}: share of prompt tokens by tier, and median TTFT of the requests whose "
+        "slowest tier it was",
+        head,
+        rows,
+    )

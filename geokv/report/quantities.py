@@ -1,0 +1,72 @@
+"""What a figure of a sweep can show: how it is called, and where it stands in a summary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One measured thing of a cell.
+
+    Attributes:
+        label: with its unit, for axes and tables.
+        digits: significant ones.
+        expected: how the dashed line beside it is called; empty where nothing is expected.
+    """
+
+    label: str
+    digits: int = 3
+    expected: str = ""
+
+
+QUANTITIES = {
+    "goodput": Quantity("goodput of the fetch, Gb/s", expected="closed form"),
+    "fetch": Quantity("fetch, ms", 4, expected="closed form"),
+    "ttft": Quantity("TTFT of a remote hit, ms", 4, expected="recomputing"),
+    "ttft_over_recompute": Quantity("TTFT of a remote hit / of recomputing"),
+}
+
+
+def value(cell: dict[str, Any], of: str) -> float | None:
+    """The quantity in one cell; None in a void one (INV-7)."""
+    arm = cell["arms"].get("remote_hit")
+    if arm is None or not cell["valid"]:
+        return None
+    if of == "ttft_over_recompute":
+        return None if cell["gain"] is None else 1 - float(cell["gain"])
+    if of == "ttft":
+        return _number(arm["ttft_p50_ms"])
+    fetching = arm["fetching"] or {}
+    return _number(fetching.get("goodput_gbps" if of == "goodput" else "time_ms"))
+
+
+def expected(cell: dict[str, Any], of: str) -> float | None:
+    """What it is held against: a form on paper, or recomputing."""
+    if of == "ttft" and cell["valid"] and "recompute" in cell["arms"]:
+        return _number(cell["arms"]["recompute"]["ttft_p50_ms"])
+    arm = cell["arms"].get("remote_hit")
+    fetching = (arm or {}).get("fetching") or {}
+    time_ms = _number(fetching.get("predicted_ms"))
+    if not cell["valid"] or not time_ms:
+        return None
+    if of == "fetch":
+        return time_ms
+    if of == "goodput":
+        return float(fetching["goodput_gbps"]) * float(fetching["time_ms"]) / time_ms
+    return None
+
+
+def shown(number: float | None, of: str) -> str:
+    """A number with the quantity's significant digits; a dash where there is none."""
+    if number is None:
+        return "–"
+    digits = QUANTITIES[of].digits
+    if abs(number) >= 10**digits:
+        return f"{number:,.0f}"
+    return f"{number:#.{digits}g}".rstrip(".")
+
+
+def _number(found: Any) -> float | None:
+    return None if found is None else float(found)

@@ -1,0 +1,85 @@
+"""From a scenario's sweep to its cells."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import networkx
+
+from geokv.config import validate
+from geokv.errors import ConfigError
+from geokv.lab.topology import Topology, load_topology
+from geokv.scenario.paths import short_path, with_value
+from geokv.scenario.sweep import Cell, Point, SweepAxis, label
+
+if TYPE_CHECKING:
+    from geokv.scenario.model import Scenario
+
+
+def topology_mapping(topology: Topology) -> dict[str, object]:
+    """The topology as plain YAML data that ``load_topology`` takes back."""
+    data: dict[str, object] = topology.model_dump(mode="json", exclude_unset=True)
+    return data
+
+
+def build_cells(scenario: Scenario) -> list[Cell]:
+    """All cells of the grid, the last axis changing fastest; one cell without axes.
+
+    Raises:
+        ConfigError: a value its target does not take, or that contradicts another, as
+            ``sweep.0.values.2: links.a-b.km: must be ≥ 0, got -3``.
+    """
+    axes = scenario.sweep
+    if not axes:
+        return [_cell(0, {}, False, scenario)]
+    # What is about the sweep as a whole has no meaning in one cell of it.
+    base = {**scenario.resolved(), "sweep": [], "figures": []}
+    cells = []
+    for index, point in enumerate(itertools.product(*(axis.points() for axis in axes))):
+        settings = {axis.title: one.shown for axis, one in zip(axes, point, strict=True)}
+        try:
+            resolved = _resolve(type(scenario), base, point)
+        except ConfigError as error:
+            first = error.message.split("\n")[0]
+            raise ConfigError(f"{_place(axes, point, first)}: {first}", error.hint) from None
+        cells.append(_cell(index, settings, any(one.out_of_range for one in point), resolved))
+    return cells
+
+
+def path_links(topology: Topology, a: str, b: str) -> list[str]:
+    """Ids of the links from ``a`` to ``b`` along the route with least km."""
+    graph = topology.graph()
+    nodes = networkx.dijkstra_path(graph, a, b, weight="km")
+    return [str(graph.edges[pair]["link"]) for pair in itertools.pairwise(nodes)]
+
+
+def path_km(topology: Topology, a: str, b: str) -> float:
+    """Kilometres of fibre from ``a`` to ``b``."""
+    return float(sum(topology.links[link].km for link in path_links(topology, a, b)))
+
+
+def _cell(index: int, settings: dict[str, Any], out: bool, scenario: Scenario) -> Cell:
+    workload = scenario.workload
+    km = path_km(scenario.topology, workload.provider, workload.asker)
+    return Cell(index, settings, out, scenario, km, label(settings))
+
+
+def _resolve(model: type[Scenario], base: dict[str, Any], point: tuple[Point, ...]) -> Scenario:
+    data = base
+    for one in point:
+        for path, value in one.changes.items():
+            data = with_value(data, path, value)
+    # Built by itself, so that a link's path is links.a-b.km, as the user names it.
+    return validate(model, {**data, "topology": load_topology(data["topology"])})
+
+
+def _place(axes: list[SweepAxis], point: tuple[Point, ...], message: str) -> str:
+    places = []
+    guilty = []
+    for number, (axis, one) in enumerate(zip(axes, point, strict=True)):
+        place = f"sweep.{number}.{axis.place(one)}"
+        places.append(place)
+        if any(message.startswith(short_path(path)) for path in one.changes):
+            guilty.append(place)
+    return ", ".join(guilty or places)

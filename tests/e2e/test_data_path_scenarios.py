@@ -1,0 +1,143 @@
+"""The scenarios about the data path, smaller than they are shipped: they pass, and can fail."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cli import Geokv, Run
+from conftest import SCENARIOS
+
+Scenario = dict[str, Any]
+
+
+def shipped(name: str) -> Scenario:
+    data: Scenario = yaml.safe_load((SCENARIOS / f"{name}.yaml").read_text())
+    data["name"] = f"small_{name}"
+    data["vm"] = {"memory": "3GiB", "jobs": 1}
+    return data
+
+
+def granularity() -> Scenario:
+    data = shipped("granularity")
+    data["workload"]["prefix_tokens"] = 1024
+    del data["sweep"][0]["variants"]["layered"]
+    data["sweep"][1]["values"] = [16, 256]
+    data["sweep"][2]["values"] = [0, 100]
+    data["expect"]["changes"] = data["expect"]["changes"][:2]
+    return data
+
+
+def break_even() -> Scenario:
+    data = shipped("break_even")
+    data["sweep"][0]["values"] = [100]
+    data["sweep"][1]["values"] = [1024, 8192]
+    data["sweep"][2]["values"] = ["10G", "100G"]
+    data["expect"]["changes"] = []
+    return data
+
+
+def tcp() -> Scenario:
+    data = shipped("tcp")
+    data["sweep"][0]["values"] = ["cubic"]
+    data["sweep"][1]["values"] = [4]
+    data["sweep"][2]["values"] = [0, 1e-3]
+    data["expect"]["changes"] = [
+        {"of": "fetch", "along": "connections", "start": "warm", "end": kind, "at_least": 1.05,
+         "where": {"links.a-b.loss": 0}}
+        for kind in ("cold", "idle")
+    ] + [
+        {"of": "goodput", "along": "links.a-b.loss", "start": 0, "end": 1e-3, "at_most": 0.7,
+         "where": {"connections": "warm"}}
+    ]  # fmt: skip
+    return data
+
+
+def tiers() -> Scenario:
+    data = shipped("tiers")
+    data["workload"].update(requests=16, warmup=8)
+    variants = data["sweep"][0]["variants"]
+    data["sweep"][0]["variants"] = {name: variants[name] for name in (*variants,)[::4]}
+    return data
+
+
+def impossible() -> Scenario:
+    """Distance makes no page faster."""
+    data = granularity()
+    data["name"] = "impossible"
+    data["sweep"][0]["variants"] = {"serial": data["sweep"][0]["variants"]["serial"]}
+    data["expect"]["changes"] = [
+        {"of": "goodput", "along": "links.a-b.km", "start": 0, "end": 100, "at_least": 1.0}
+    ]
+    return data
+
+
+SMALL: tuple[Callable[[], Scenario], ...] = (granularity, break_even, tcp, tiers, impossible)
+
+
+@pytest.fixture(scope="module")
+def runs(geokv: Geokv, vm: None) -> dict[str, Run]:
+    """All of them, two at a time."""
+    files: list[Path] = []
+    for make in SMALL:
+        files.append(geokv.folder / f"small_{make.__name__}.yaml")
+        files[-1].write_text(yaml.safe_dump(make()))
+    done: list[Run] = []
+    for start in range(0, len(files), 2):
+        done += geokv.run_scenarios(*([file] for file in files[start : start + 2]))
+    return {make.__name__: run for make, run in zip(SMALL, done, strict=True)}
+
+
+@pytest.mark.parametrize("name", ["granularity", "break_even", "tcp", "tiers"])
+def test_it_passes_and_draws_its_figures(runs: dict[str, Run], name: str) -> None:
+    run = runs[name]
+    assert run.done.returncode == 0, run.done.stdout + run.done.stderr
+    assert all(item["ok"] for item in run.summary["expectations"])
+    for figure in run.summary["figures"]:
+        for kind in ("svg", "png"):
+            assert (run.folder / "plots" / f"{figure['name']}.{kind}").stat().st_size > 1000
+        assert figure["title"] in run.done.stdout
+        assert figure["title"] in (run.folder / "table.md").read_text()
+
+
+def test_a_promise_that_cannot_hold_fails(runs: dict[str, Run]) -> None:
+    run = runs["impossible"]
+    assert run.done.returncode == 1, run.done.stdout + run.done.stderr
+    (reason,) = run.summary["reasons"]
+    assert reason.startswith("changes.0: goodput of a remote hit from links.a-b.km 0 to 100")
+
+
+def test_one_at_a_time_pays_a_round_trip_for_every_page(runs: dict[str, Run]) -> None:
+    with (runs["granularity"].folder / "table.csv").open() as lines:
+        rows = list(csv.DictReader(lines))
+    serial = [row for row in rows if row["transfer"] == "serial" and row["km"] == "100.0"]
+    for row in serial:
+        chunks = 1024 // int(row["deployment.chunk_tokens"])
+        assert int(row["remote_hit_chunks"]) == chunks
+        assert float(row["remote_hit_round_trips"]) == pytest.approx(chunks, rel=0.1, abs=0.2)
+
+
+def test_longer_prefixes_pay_at_lower_rates(runs: dict[str, Run]) -> None:
+    short, long = runs["break_even"].summary["crossovers"]
+    assert short["settings"]["workload.prefix_tokens"] == 1024
+    assert long["measured_gbps"] < short["measured_gbps"]
+    assert short["off_percent"] == pytest.approx(0, abs=10)
+
+
+def test_what_falls_out_of_small_tiers_is_fetched_or_computed(runs: dict[str, Run]) -> None:
+    large, small = runs["tiers"].summary["cells"]
+    for cell in (large, small):
+        for arm in ("local_hit", "remote_hit"):
+            hits = cell["arms"][arm]["hits"]
+            assert sum(one["requests"] for one in hits.values()) == 16
+            assert sum(one["share"] for one in hits.values()) == pytest.approx(1, abs=1e-3)
+        assert cell["arms"]["local_hit"]["hits"]["remote"]["share"] == 0
+        assert cell["arms"]["remote_hit"]["hits"]["computed"]["share"] < 0.07
+    kept = [cell["arms"]["remote_hit"]["hits"]["device"]["share"] for cell in (large, small)]
+    assert kept[0] > kept[1]
+    lost = [cell["arms"]["local_hit"]["hits"]["computed"]["share"] for cell in (large, small)]
+    assert lost[0] < lost[1]
