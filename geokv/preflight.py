@@ -59,11 +59,6 @@ def _check_cell(scenario: Scenario, config: ModelConfig, profile: GpuProfile) ->
 
 def _check_layout(scenario: Scenario, config: ModelConfig, profile: GpuProfile) -> None:
     deployment = scenario.deployment
-    if deployment.layer_groups > config.layers:
-        raise ConfigError(
-            f"deployment.layer_groups: must be ≤ {config.layers}, the layers of "
-            f"{deployment.model}, got {deployment.layer_groups}"
-        )
     try:
         ChunkLayout.scaled(
             target_bytes_per_token=profile.kv_bytes_per_token,

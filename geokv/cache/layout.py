@@ -111,8 +111,12 @@ class ChunkLayout:
                     f"layout.{name}: must be a multiple of {part} "
                     f"({getattr(self, part)}), got {whole}"
                 )
-        if self.groups > self.layers:
-            raise ConfigError(f"layout.groups: must be ≤ layers ({self.layers}), got {self.groups}")
+        most = self.wire_bytes // (self.real_bytes // self.layers)
+        if self.layers < self.groups and self.groups > most:
+            raise ConfigError(
+                f"layout.groups: must be ≤ {max(self.layers, most)}, or a real layer would not fit "
+                f"its group, got {self.groups}"
+            )
         real = self.real_bytes_per_token
         if self.wire_bytes_per_token < real:
             raise ConfigError(
@@ -138,7 +142,14 @@ class ChunkLayout:
 
     @cached_property
     def group_layers(self) -> tuple[tuple[int, int], ...]:
-        """Half-open layer range of each group."""
+        """Half-open layer range of each group.
+
+        There may be more groups than layers run: they stand for those of a deeper model,
+        and bring no real layer until enough of them have come.
+        """
+        if self.groups > self.layers:
+            ends = [(g + 1) * self.layers // self.groups for g in range(self.groups)]
+            return tuple(zip([0, *ends], ends, strict=False))
         base, extra = divmod(self.layers, self.groups)
         ranges, start = [], 0
         for group in range(self.groups):
@@ -152,6 +163,8 @@ class ChunkLayout:
         """(real bytes, filler bytes) of each group; they add up to ``wire_bytes``."""
         per_layer = self.real_bytes // self.layers
         filler = self.wire_bytes - self.real_bytes
+        if self.groups > self.layers:
+            return self._even_groups(per_layer)
         return tuple(
             (
                 (stop - start) * per_layer,
@@ -159,6 +172,13 @@ class ChunkLayout:
             )
             for start, stop in self.group_layers
         )
+
+    def _even_groups(self, per_layer: int) -> tuple[tuple[int, int], ...]:
+        """Groups of one size on the wire, whatever real layers they bring."""
+        ends = [(g + 1) * self.wire_bytes // self.groups for g in range(self.groups)]
+        sizes = [stop - start for start, stop in zip([0, *ends], ends, strict=False)]
+        real = [(stop - start) * per_layer for start, stop in self.group_layers]
+        return tuple((has, size - has) for has, size in zip(real, sizes, strict=True))
 
     @cached_property
     def group_slices(self) -> tuple[slice, ...]:

@@ -10,7 +10,7 @@ from geokv.cache.substrate.tcp.keyring import deal
 from geokv.lab.build import Lab
 from geokv.scenario import Scenario
 from geokv.scenario.directory import CentralDirectory
-from geokv.site.settings import Peer, SiteSettings, Tenant
+from geokv.site.settings import DiskSettings, Peer, SiteSettings, Tenant
 
 API_PORT = 8000
 KV_PORT = 7000
@@ -63,7 +63,8 @@ def site_settings(
     deployment, cache = scenario.deployment, scenario.cache
     directory = cache.directory
     names = list(scenario.topology.sites)
-    rings = deal(run_secret(run, "sites"), names)
+    tls = cache.substrate.security == "tls"
+    rings = deal(run_secret(run, "sites"), names, tls=tls)
     control.mkdir(parents=True, exist_ok=True)
     os.chmod(control, 0o700)
     return [
@@ -97,6 +98,15 @@ def site_settings(
             order=deployment.order,
             device_bytes=deployment.size("device_bytes", name),
             dram_bytes=deployment.size("dram_bytes", name),
+            disk=_disk(scenario, control / f"disk-{name}-{life}"),
+            dram_policy=cache.tiers.dram.policy,
+            write=cache.tiers.write,
+            publish=cache.tiers.publish,
+            overlap=cache.overlap,
+            exact=cache.exact,
+            mixed=cache.mixed,
+            codec=cache.substrate.codec,
+            security=cache.substrate.security,
             streams=cache.substrate.streams,
             in_flight=cache.substrate.in_flight,
             fetch_deadline_s=cache.substrate.deadline,
@@ -104,3 +114,21 @@ def site_settings(
         )
         for name in names
     ]
+
+
+def _disk(scenario: Scenario, folder: Path) -> DiskSettings | None:
+    size_bytes, disk = scenario.deployment.disk_bytes, scenario.cache.tiers.disk
+    if not size_bytes:
+        return None
+    return DiskSettings(
+        folder=str(folder),
+        size_bytes=size_bytes,
+        policy=disk.policy,
+        queue_chunks=disk.queue_chunks,
+        sync=disk.sync,
+        retry_s=disk.retry,
+        read_bytes_per_s=disk.read / 8,
+        write_bytes_per_s=disk.write / 8,
+        read_latency_s=disk.read_latency,
+        write_latency_s=disk.write_latency,
+    )

@@ -298,6 +298,22 @@ class Sequences:
         seq.arrival = Arrival(seq.reserved_tokens, layers, lambda: self._progress(seq))
         return seq.arrival
 
+    def retract(self, seq: Sequence) -> Arrival:
+        """Take a promise back without saying yet what of it will be there.
+
+        A step that waits for it is given up; the sequence is computed on when
+        :meth:`rollback` says how much may be kept.
+
+        Raises:
+            EngineError: nothing is promised.
+        """
+        old = seq.arrival
+        if old is None:
+            raise EngineError("nothing was promised")
+        seq.arrival = Arrival(old.tokens, old.layers, lambda: self._progress(seq))
+        old.fail()
+        return seq.arrival
+
     def rollback(self, seq: Sequence, keep: int = 0) -> None:
         """Nothing more will be filled from outside; the blocks are there to be computed.
 

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from geokv.config import Strict
 from geokv.scenario.directory import Directory
 from geokv.scenario.substrate import Substrate, TcpSubstrate
+from geokv.scenario.tiers import Tiers
 
 
 class CacheSettings(Strict):
     directory: Directory
     substrate: Substrate = Field(default_factory=TcpSubstrate)
+    tiers: Tiers = Field(default_factory=Tiers)
+    overlap: bool = False
+    """Fetch layer group by layer group (``deployment.layer_groups``) and compute on the first
+    while the last are on the wire."""
+    exact: bool = True
+    """Never use KV that lost something on its way (a lossy codec, a narrower type)."""
+    mixed: Literal["refuse", "convert"] = "refuse"
+    """What a site does about a peer whose chunks lie differently."""

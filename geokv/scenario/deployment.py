@@ -53,6 +53,8 @@ class Deployment(Strict):
     """Who of those that wait goes next."""
     device_bytes: Annotated[Size, Field(gt=0)] = 40 * 2**30
     dram_bytes: Annotated[Size, Field(gt=0)] = 64 * 2**30
+    disk_bytes: Annotated[Size, Field(ge=0)] = 0
+    """0 is no disk."""
     sites: dict[str, SiteSizes] = Field(default_factory=dict)
     """Site → sizes of its own."""
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import torch
 
 from geokv.cache.layout import ChunkLayout
-from geokv.cache.lifetime import Lru
-from geokv.cache.locality import DramTier
+from geokv.cache.locality import DiskCost, DiskTier, DramTier
 from geokv.cache.ownership import CentralDirectory, Directory, LocalDirectory
 from geokv.cache.shared import SharedCache
 from geokv.cache.substrate.tcp import TcpTransport
@@ -109,7 +108,23 @@ def build_worker(settings: SiteSettings, history: HistoryFile) -> Worker:
         ),
         tokenizer,
     )
-    tier = DramTier(layout, settings.dram_bytes // settings.byte_scale, Lru())
+    cache = _cache(settings, layout, history)
+    return Worker(
+        loop,
+        tokenizer,
+        cache,
+        profile.kv_bytes_per_token,
+        settings.fetch_deadline_s,
+        overlap=settings.overlap,
+    )
+
+
+def _cache(settings: SiteSettings, layout: ChunkLayout, history: HistoryFile) -> SharedCache:
+    """Tiers, directory and transport."""
+    disk = _disk(settings, layout)
+    spare = settings.disk.queue_chunks if settings.disk is not None else 0
+    dram_bytes = settings.dram_bytes // settings.byte_scale
+    tier = DramTier(layout, dram_bytes, settings.dram_policy, spare=spare)
     directory: Directory = LocalDirectory()
     if settings.directory_site is not None:
         directory = CentralDirectory(settings.directory_site)
@@ -120,14 +135,45 @@ def build_worker(settings: SiteSettings, history: HistoryFile) -> Worker:
         streams=settings.streams,
         in_flight=settings.in_flight,
         incarnation=settings.incarnation,
+        security=settings.security,
+        mixed=settings.mixed,
+        codec=settings.codec,
     )
-    cache = SharedCache(settings.name, layout, tier, directory, transport, history)
-    return Worker(
-        loop,
-        tokenizer,
-        cache,
-        profile.kv_bytes_per_token,
-        settings.fetch_deadline_s,
+    return SharedCache(
+        settings.name,
+        layout,
+        tier,
+        directory,
+        transport,
+        history,
+        exact=settings.exact,
+        disk=disk,
+        write=settings.write,
+        publish=settings.publish,
+    )
+
+
+def _disk(settings: SiteSettings, layout: ChunkLayout) -> DiskTier | None:
+    disk = settings.disk
+    if disk is None:
+        return None
+    cost = None
+    if settings.compute == "charged":
+        cost = DiskCost(
+            disk.read_bytes_per_s,
+            disk.write_bytes_per_s,
+            disk.read_latency_s,
+            disk.write_latency_s,
+        ).scaled(settings.byte_scale)
+    return DiskTier(
+        layout,
+        disk.size_bytes // settings.byte_scale,
+        Path(disk.folder),
+        disk.policy,
+        cost=cost,
+        threaded=settings.threaded,
+        sync=disk.sync,
+        retry_s=disk.retry_s,
     )
 
 

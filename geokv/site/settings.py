@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from geokv.cache.locality import WritePolicy
+from geokv.cache.shared import PublishPolicy
 from geokv.cache.substrate.tcp.keyring import Keyring
 
 Reuse = Literal["none", "local", "remote"]
@@ -32,6 +34,29 @@ class Peer:
 
     host: str
     port: int
+
+
+@dataclass(frozen=True)
+class DiskSettings:
+    """A site's disk, as of the deployment the run stands for.
+
+    Attributes:
+        folder: of this site alone.
+        queue_chunks: chunks on their way down at most.
+        read_bytes_per_s, write_bytes_per_s, read_latency_s, write_latency_s: what it is
+            charged, when computing is charged.
+    """
+
+    folder: str
+    size_bytes: int
+    policy: str
+    queue_chunks: int
+    sync: bool
+    retry_s: float
+    read_bytes_per_s: float
+    write_bytes_per_s: float
+    read_latency_s: float
+    write_latency_s: float
 
 
 @dataclass(frozen=True)
@@ -76,6 +101,15 @@ class SiteSettings:
     in_flight: int
     fetch_deadline_s: float
     request_deadline_s: float
+    disk: DiskSettings | None = None
+    dram_policy: str = "lru"
+    write: WritePolicy = "write-back"
+    publish: PublishPolicy = "all"
+    overlap: bool = False
+    exact: bool = True
+    mixed: Literal["refuse", "convert"] = "refuse"
+    codec: str = "none"
+    security: Literal["mac", "tls"] = "mac"
     operator_keys: tuple[str, ...] = ()
     """API keys that may read /metrics from another machine; see ``build_api``."""
     max_tokens: int | None = None

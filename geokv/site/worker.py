@@ -22,7 +22,7 @@ from geokv.engine.sampling import SamplingParams
 from geokv.engine.sequence import Sequence as EngineSequence
 from geokv.engine.tokenizer import Tokenizer
 from geokv.errors import GeokvError
-from geokv.site.loading import BlockFiller, as_payload
+from geokv.site.loading import BlockFiller, LayerFiller, as_payload
 from geokv.site.record import CLIENT_GONE, RequestRecord
 from geokv.site.settings import Reuse, Tenant
 from geokv.units import NS_PER_S
@@ -48,6 +48,7 @@ class Worker:
         copy_bytes_per_token: KV bytes per token of the deployment the run stands for;
             what a copy between host and device is charged for.
         fetch_deadline_s: longest wait for one fetch; the rest is recomputed.
+        overlap: fetch layer group by layer group and let the engine begin with the first.
 
     Attributes:
         on_finished: takes the record of every request once, when it has ended.
@@ -60,6 +61,8 @@ class Worker:
         cache: SharedCache,
         copy_bytes_per_token: int,
         fetch_deadline_s: float,
+        *,
+        overlap: bool = False,
     ) -> None:
         self.loop = loop
         self.engine = loop.engine
@@ -70,6 +73,7 @@ class Worker:
         self.on_finished: Callable[[RequestRecord], None] | None = None
         self._copy_bytes_per_token = copy_bytes_per_token
         self._fetch_deadline_ns = round(fetch_deadline_s * NS_PER_S)
+        self._layered = overlap and cache.layout.groups > 1
         self._storing: set[asyncio.Task[None]] = set()
 
     async def answer(self, ask: Ask) -> AsyncGenerator[TokenEvent, None]:
@@ -121,8 +125,9 @@ class Worker:
         dropped = {}
         if "device" in tiers:
             dropped["device"] = self.engine.flush()
-        if "dram" in tiers:
-            dropped["dram"] = await self.cache.drop()
+        for tier in ("dram", "disk"):
+            if tier in tiers:
+                dropped[tier] = await self.cache.drop(tier)
         return dropped
 
     def check_integrity(self) -> None:
@@ -162,13 +167,23 @@ class Worker:
             return
         skip = seq.device_tokens % layout.chunk_tokens
         blocks = self.engine.reserve(seq, len(plan.refs) * layout.chunk_tokens - skip)
-        filler = BlockFiller(self.engine, seq, layout, blocks, skip, self._copy_bytes_per_token)
-        try:
-            outcome = await self.cache.fetch(plan, deadline_ns, filler.take)
-        finally:
-            self.engine.rollback(seq)
+        if self._layered:
+            layers = LayerFiller(self.engine, seq, layout, blocks, skip, self._copy_bytes_per_token)
+            try:
+                outcome = await self.cache.fetch_layered(
+                    plan, deadline_ns, layers.take, layers.end_group
+                )
+            finally:
+                layers.close()
+        else:
+            filler = BlockFiller(self.engine, seq, layout, blocks, skip, self._copy_bytes_per_token)
+            try:
+                outcome = await self.cache.fetch(plan, deadline_ns, filler.take)
+            finally:
+                self.engine.rollback(seq)
         record.misses.update(outcome.misses)
         record.chunks_local = outcome.local_chunks + outcome.merged_chunks
+        record.chunks_disk = outcome.disk_chunks
         record.chunks_remote = outcome.remote_chunks
         record.wire_bytes = outcome.wire_bytes
         if outcome.remote_chunks:
@@ -188,22 +203,20 @@ class Worker:
             root,
             ask.tokens[: usable * layout.chunk_tokens],
             layout.chunk_tokens,
-            layout.block_tokens,
+            layout.key_tokens,
             ask.tenant.name,
         )[first:]
         if reuse == "remote":
             return refs
-        here = next((i for i, ref in enumerate(refs) if ref.key not in self.cache.tier), len(refs))
+        here = next((i for i, ref in enumerate(refs) if ref.key not in self.cache.tiers), len(refs))
         return refs[:here]
 
     # -- the way out -----------------------------------------------------------
 
     def _store_later(self, seq: EngineSequence, ask: Ask, root: bytes) -> None:
         layout = self.cache.layout
-        refs = chunk_refs(
-            root, ask.tokens, layout.chunk_tokens, layout.block_tokens, ask.tenant.name
-        )
-        wanted = [(i, ref) for i, ref in enumerate(refs) if ref.key not in self.cache.tier]
+        refs = chunk_refs(root, ask.tokens, layout.chunk_tokens, layout.key_tokens, ask.tenant.name)
+        wanted = [(i, ref) for i, ref in enumerate(refs) if ref.key not in self.cache.tiers]
         if not wanted:
             return
         # The twin keeps the blocks alive while the answer's own sequence is closed.
@@ -235,12 +248,13 @@ class Worker:
         """What the loop knows of a request that has ended."""
         stamps = request.stamps
         record.admitted_ns = stamps.admitted_ns
-        record.loaded_ns = stamps.loaded_ns
+        # Where computing began before all was here, only what was left of it afterwards shows.
+        record.loaded_ns = min(stamps.loaded_ns, stamps.prefilled_ns or stamps.loaded_ns)
         # Where nothing was looked up, that step ended where it began.
         record.looked_up_ns = record.looked_up_ns or stamps.admitted_ns
         record.last_byte_ns = record.last_byte_ns or stamps.admitted_ns
         record.usable_ns = record.usable_ns or stamps.admitted_ns
-        record.scheduled_ns = stamps.scheduled_ns
+        record.scheduled_ns = max(stamps.scheduled_ns, record.loaded_ns)
         record.prefilled_ns = stamps.prefilled_ns
         record.finished_ns = stamps.finished_ns
         record.device_tokens = request.device_tokens
