@@ -334,7 +334,7 @@ async def test_an_agent_that_dies_or_stalls_in_mid_transfer(engine: Engine, sign
             )
 
         handle = prepare()
-        handle.post(soon(2))
+        handle.post(soon(1))
         await until(
             lambda: any(here[i] for i in range(0, len(here), MIB // 4)) or handle.state != "PROC"
         )
