@@ -82,7 +82,7 @@ class Engine:
         raise AssertionError("the other process did not start")
 
 
-@dataclass
+@dataclass(repr=False)  # 16 MiB as text is no help to anybody
 class Two:
     """Agents a and b, each with a segment, knowing each other."""
 
