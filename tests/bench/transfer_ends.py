@@ -13,30 +13,25 @@ import os
 import socket
 import sys
 import time
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from geokv.cache import ChunkLayout, DramTier, LocalDirectory, Lru, SharedCache, TcpTransport
-from geokv.cache import chunk_refs, root_key
+from geokv.cache import (
+    ChunkLayout,
+    DramTier,
+    LocalDirectory,
+    Lru,
+    SharedCache,
+    TcpTransport,
+    chunk_refs,
+    root_key,
+)
 from geokv.clock import now_ns
 
 SECRET = b"secret of the transfer benchmark"
 TENANT = "bench"
 LONGEST_S = 60
-
-
-class Server(Protocol):
-    def info(self) -> dict[str, Any]:
-        """What the reader must know, JSON-ready."""
-
-
-class Reader(Protocol):
-    def read(self, size: int) -> None:
-        """One whole transfer of ``size`` bytes into this end's memory."""
-
-    def digest(self, size: int) -> str:
-        """Of the memory that the last transfer filled."""
 
 
 def content(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:

@@ -1,4 +1,9 @@
-"""How chunks move between sites: one transport per package."""
+"""How chunks move between sites.
+
+``transport`` is the contract, ``tcp`` ours. ``agent`` is NIXL's object model, with the
+engines ``tcp.backend``, ``nixl`` and ``mooncake`` behind it; ``descriptor`` makes any of
+them a transport, and ``choose`` takes one by its name.
+"""
 
 from geokv.cache.substrate.transport import ChunkSource, Handler, Served, Transfer, Transport
 

@@ -10,4 +10,4 @@ from agent_suite import Engine
 
 @pytest.fixture
 def engine() -> Engine:
-    return Engine("tcp", tcp)
+    return Engine("tcp", tcp, 48 * 2**20)

@@ -147,7 +147,8 @@ class Stream:
 
     def deliver(self, put: PutRequest) -> None:
         """Send the payload of an accepted offer."""
-        frame = (wire.Kind.PAYLOAD, wire.encode(wire.Ticket(put.id)))
+        n_bytes = sum(map(len, put.served.pieces))
+        frame = (wire.Kind.PAYLOAD, wire.encode(wire.Ticket(put.id, n_bytes)))
         if not self._throttle.caps(self.peer, ""):
             self._write(*frame, put.served.pieces)
             return

@@ -391,6 +391,8 @@ class Conversation:
         if offered is None:
             raise RecordError(f"payload of offer {ticket.id}, which is not open")
         layout, into = self._desk.layout, offered.landing.into
+        if ticket.n_bytes != layout.wire_bytes:
+            raise RecordError(f"{ticket.n_bytes} bytes for a chunk of {layout.wire_bytes}")
         places = []
         for piece, fill in zip(layout.group_slices, group_filler(layout), strict=True):
             hasher = xxhash.xxh3_128()

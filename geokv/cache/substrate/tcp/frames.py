@@ -21,6 +21,7 @@ _PIECE_BYTES = 256 * 1024
 # Fewer wake-ups, not later ones: at 1 MiB a third less time and a fifth less processor
 # time than a wake-up per arrival (tests/bench/transfer.py).
 _WAKE_BYTES = 256 * 1024
+_LEAST_WAKE_BYTES = 64 * 1024
 # After so much the event loop gets a turn: others wait too.
 _TURN_BYTES = 4 * 1024 * 1024
 
@@ -182,4 +183,5 @@ class Frames:
     def _wait_for_much(self) -> None:
         """Let the kernel wake us for a large piece of the payload and not for each packet."""
         rest = sum(segment.length for segment in self._segments) - self._at
-        self._channel.wake_at(min(rest, _WAKE_BYTES))
+        # Smaller towards the end, where what is left to do is what everybody waits for.
+        self._channel.wake_at(min(rest, _WAKE_BYTES, max(rest // 2, _LEAST_WAKE_BYTES)))
