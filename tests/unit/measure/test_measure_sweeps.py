@@ -278,3 +278,16 @@ def test_a_local_hit_of_a_working_set_may_find_nothing(tmp_path: Path) -> None:
     other = Run(scenario([]))
     other.row("local-hit-0-m1").update(source="none", cached_tokens=0, chunks_local=0)
     assert summarise(other.write(tmp_path / "other"))["verdict"] == "fail"
+
+
+def test_the_knee_is_the_smallest_size_near_the_least_a_fetch_can_take(tmp_path: Path) -> None:
+    # 2**28 bytes at 24 Gb/s and 0.5 ms: at least 89.98 ms, so up to 98.98 ms is near.
+    run = chunk_run({64: 400, 128: 98, 256: 97})
+    (knee,) = summarise(run.write(tmp_path / "seen"))["knees"]
+    assert (knee["settings"], knee["measured_tokens"], knee["predicted_tokens"]) == ({}, 128, 64)
+    # A fifteenth of 0.5 ms of 24 Gb/s is 100,000 bytes; 32 chunks of 256 tokens hold 2**28.
+    assert knee["paper_tokens"] == pytest.approx(100_000 / (2**28 / 32 / 256), abs=0.1)
+    far = chunk_run({64: 400, 256: 300})
+    (knee,) = summarise(far.write(tmp_path / "never"))["knees"]
+    assert knee["measured_tokens"] is None
+    assert summarise(Run().write(tmp_path / "none"))["knees"] == []
