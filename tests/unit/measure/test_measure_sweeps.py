@@ -291,3 +291,18 @@ def test_the_knee_is_the_smallest_size_near_the_least_a_fetch_can_take(tmp_path:
     (knee,) = summarise(far.write(tmp_path / "never"))["knees"]
     assert knee["measured_tokens"] is None
     assert summarise(Run().write(tmp_path / "none"))["knees"] == []
+
+
+@pytest.mark.parametrize(("percent", "ok"), [(5, True), (3, False)])
+def test_overlap_is_load_and_compute_side_by_side(tmp_path: Path, percent: int, ok: bool) -> None:
+    run = Run(scenario([{"path": "deployment.layer_groups", "values": [1, 4]}]))
+    for row in run.requests:
+        if row["arm"] == "remote-hit" and row["cell"] == 1:
+            # Lookup 0.5 + load 89.478 + RTT 0.5 + a fourth of 10 compute are 92.978;
+            # 96.9 is 4.2 % more.
+            row["spans"]["prefill_ns"] = 1 * MS
+            row["ttft_ns"] -= 9 * MS
+            set_fetch(row, 94_400_000)
+    found, said = judged(run, {"overlap_within": {"percent": percent}}, tmp_path)
+    assert found is ok, said
+    assert said.startswith("1 cells") and "layer_groups 4" in said
