@@ -9,7 +9,7 @@ import math
 from collections import Counter
 
 from geokv.measure.cell import CellResult
-from geokv.measure.expect_sweep import break_even, change, closed_form, tiers_used
+from geokv.measure.expect_sweep import break_even, change, closed_form, overlap, tiers_used
 from geokv.measure.result import Result
 from geokv.scenario.expect import AtKm, Expect, UpToKm
 
@@ -39,6 +39,8 @@ def judge(expect: Expect, cells: list[CellResult]) -> list[Result]:
         results.append(_remote_used(near))
     if expect.closed_form_within is not None:
         results.append(closed_form(expect.closed_form_within, near))
+    if expect.overlap_within is not None:
+        results.append(overlap(expect.overlap_within, near))
     if expect.break_even_within is not None:
         results.append(break_even(expect.break_even_within, near))
     results += [change(one, near, number) for number, one in enumerate(expect.changes)]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from geokv.measure.cell import CellResult
+from geokv.measure.closed_form import layered_ttft_ns
 from geokv.measure.crossover import crossovers
 from geokv.measure.result import Result
 from geokv.scenario.expect import Tier
-from geokv.scenario.promises import BreakEven, Change, ClosedForm
+from geokv.scenario.promises import BreakEven, Change, ClosedForm, Overlap
 from geokv.scenario.sweep import label
 from geokv.units import NS_PER_S
 
@@ -35,6 +36,43 @@ def closed_form(limit: ClosedForm, near: list[CellResult]) -> Result:
         f"{limit.percent:g} % ({cell.cell.label})"
     )
     return Result(name, ok, said, used)
+
+
+def overlap(limit: Overlap, near: list[CellResult]) -> Result:
+    """Every remote hit in layer groups against load and compute side by side."""
+    name = "overlap_within"
+    here = [cell for cell in near if cell.cell.scenario.deployment.layer_groups > 1]
+    used = _indices(here)
+    seen = [
+        (arm.p50_ns / bound - 1, cell)
+        for cell in here
+        if (arm := cell.arms.get(REMOTE)) is not None
+        and arm.p50_ns is not None
+        and (bound := _overlapped_ns(cell)) is not None
+    ]
+    if not seen or len(seen) < len(here):
+        lack = len(here) - len(seen)
+        return Result(name, None, f"not tested in {lack} of {len(here)} cells with groups", used)
+    worst, cell = max(seen, key=lambda item: item[0])
+    ok = 100 * worst <= limit.percent
+    said = (
+        f"{len(seen)} cells; at most {100 * worst:+.2f} % {_within(ok)} {limit.percent:g} % over "
+        f"load and compute side by side ({cell.cell.label})"
+    )
+    return Result(name, ok, said, used)
+
+
+def _overlapped_ns(cell: CellResult) -> int | None:
+    """What overlapping leaves: the lookup, and the closed form of a layered hit."""
+    remote, local, path = cell.arms.get(REMOTE), cell.arms.get("local-hit"), cell.path
+    if not cell.valid or path is None or remote is None or local is None:
+        return None
+    if not remote.fetched or "prefill" not in local.spans_ns:
+        return None
+    load_ns = round(remote.wire_bytes * 8 * NS_PER_S / path.payload_rate_bps)
+    groups = cell.cell.scenario.deployment.layer_groups
+    hit_ns = layered_ttft_ns(load_ns, local.spans_ns["prefill"], groups, path.rtt_ns)
+    return remote.spans_ns["lookup"] + hit_ns
 
 
 def break_even(limit: BreakEven, near: list[CellResult]) -> Result:

@@ -21,6 +21,7 @@ from geokv.measure.energy import Joules, constants
 from geokv.measure.expect import judge
 from geokv.measure.fetching import Fetching
 from geokv.measure.hits import Hits
+from geokv.measure.knee import Knee, knees
 from geokv.measure.records import (
     CellRecord,
     Manifest,
@@ -81,6 +82,7 @@ def summarise(run_dir: Path) -> dict[str, Any]:
         "answers": shown_answers(scenario, results, by_cell),
         "cells": [_cell(result) for result in results],
         "crossovers": [_crossover(one) for one in crossovers(results)],
+        "knees": [_knee(one) for one in knees(results)],
         "figures": [figure.model_dump(mode="json") for figure in scenario.figures],
         "energy": {"kind": "proxy", "constants": numbers.shown()},
         "provenance": whole,
@@ -132,6 +134,7 @@ def _ran(scenario: Scenario, manifest: Manifest) -> dict[str, Any]:
         "clock": manifest.clock,
         "kernel": manifest.kernel,
         "seed": manifest.seed,
+        "prefixes": workload.prefixes if isinstance(workload, WorkingSet) else 1,
         "prefix_tokens": lengths.prefix_tokens,
         "question_tokens": lengths.question_tokens,
         "output_tokens": workload.output_tokens,
@@ -288,6 +291,15 @@ def _crossover(one: Crossover) -> dict[str, Any]:
         "measured_gbps": None if one.measured_bps is None else _round(one.measured_bps / 1e9, 4),
         "predicted_gbps": None if one.predicted_bps is None else _round(one.predicted_bps / 1e9, 4),
         "off_percent": None if one.off is None else _round(100 * one.off, 2),
+    }
+
+
+def _knee(one: Knee) -> dict[str, Any]:
+    return {
+        "settings": one.settings,
+        "measured_tokens": one.measured_tokens,
+        "predicted_tokens": one.predicted_tokens,
+        "paper_tokens": _round(one.paper_tokens, 1),
     }
 
 

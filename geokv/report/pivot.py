@@ -22,8 +22,13 @@ class Pivot:
 
 
 def pivots(summary: dict[str, Any]) -> list[Pivot]:
-    """One per figure that the scenario asks for."""
-    return [_pivot(figure, summary["cells"]) for figure in summary.get("figures", [])]
+    """One per figure that the scenario asks for, and what a sweep shows as a whole."""
+    tables = [_pivot(figure, summary["cells"]) for figure in summary.get("figures", [])]
+    if summary.get("crossovers"):
+        tables.append(_crossovers(summary["crossovers"]))
+    if summary.get("knees"):
+        tables.append(_knees(summary["knees"]))
+    return tables
 
 
 def axis_word(title: str) -> str:
@@ -71,6 +76,37 @@ def _pivot(figure: dict[str, Any], cells: list[dict[str, Any]]) -> Pivot:
         [*map(axis_word, outer), *(f"{axis_word(x)} {one}" for one in across)],
         [[*map(str, key), *rows[key]] for key in order],
     )
+
+
+def _crossovers(found: list[dict[str, Any]]) -> Pivot:
+    head = [axis_word(axis) for axis in found[0]["settings"]]
+    rows = [
+        [
+            *map(str, one["settings"].values()),
+            *(words.number(one[key], 2) for key in ("measured_gbps", "predicted_gbps")),
+            words.NONE if one["off_percent"] is None else f"{one['off_percent']:+.1f}",
+        ]
+        for one in found
+    ]
+    title = "Break-even: the line rate from which on a remote hit is faster, Gb/s"
+    return Pivot(title, [*head, "measured Gb/s", "on paper", "off %"], rows)
+
+
+def _knees(found: list[dict[str, Any]]) -> Pivot:
+    head = [axis_word(axis) for axis in found[0]["settings"]]
+    rows = [
+        [
+            *map(str, one["settings"].values()),
+            *(str(one[key] or words.NONE) for key in ("measured_tokens", "predicted_tokens")),
+            words.number(one["paper_tokens"], 1),
+        ]
+        for one in found
+    ]
+    title = (
+        "Knee: the smallest swept size, in tokens, whose fetch takes at most 10 % more than one "
+        "round trip and the bytes; and where the line stops to run dry"
+    )
+    return Pivot(title, [*head, "measured", "closed form", "runs dry below"], rows)
 
 
 def _tiers(figure: dict[str, Any], cells: list[dict[str, Any]]) -> Pivot:

@@ -55,13 +55,14 @@ def draw(summary: dict[str, Any], figure: dict[str, Any]) -> Figure | None:
 
 def _square(axes: Any, x: int, y: int, cell: Any, of: str, norm: TwoSlopeNorm) -> None:
     found = None if cell is None else value(cell, of)
-    colour = "#f0f1f5" if not found else HEAT(norm(math.log10(found)))
+    found = found or None  # nothing has no logarithm
+    colour = "#f0f1f5" if found is None else HEAT(norm(math.log10(found)))
     axes.add_patch(
         Rectangle((x - 0.48, y - 0.47), 0.96, 0.94, facecolor=colour, edgecolor="none", zorder=1)
     )
     text = "void" if cell is not None and not cell["valid"] else shown(found, of)
     # Above the middle, where the marks of the break-even are.
-    strong = bool(found) and abs(norm(math.log10(found)) - 0.5) > _DARK
+    strong = found is not None and abs(norm(math.log10(found)) - 0.5) > _DARK
     axes.text(
         x, y + 0.2, text, ha="center", va="center", fontsize=8, zorder=5,
         color="white" if strong else INK,

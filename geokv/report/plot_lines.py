@@ -6,15 +6,17 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from geokv.report.pivot import axis_word, pick, values_of
 from geokv.report.plot_frame import Frame
 from geokv.report.quantities import QUANTITIES, expected, value
 from geokv.report.style import INK, SERIES, SERIES_MARKERS
 
-_LOG_FROM = 20.0
+_LOG_FROM = 8.0
 """Values that differ by more than this are drawn on a logarithmic axis."""
+_DECADES_FROM = 200.0
+"""And by more than this, with a line per decade only."""
 
 
 def draw(summary: dict[str, Any], figure: dict[str, Any]) -> Figure | None:
@@ -69,6 +71,8 @@ def _scale(frame: Frame, seen: list[float]) -> None:
     axes = frame.grid[0][0]
     if min(seen) > 0 and max(seen) / min(seen) > _LOG_FROM:
         axes.set_yscale("log")
+        steps = (1.0,) if max(seen) / min(seen) > _DECADES_FROM else (1.0, 2.0, 5.0)
+        axes.yaxis.set_major_locator(LogLocator(subs=steps))
         axes.yaxis.set_minor_locator(NullLocator())
     else:
         axes.set_ylim(0, 1.06 * max(seen))

@@ -91,10 +91,8 @@ class Panels:
 def about(summary: dict[str, Any]) -> str:
     """What ran, in facts that a dot divides."""
     ran = summary["ran"]
-    swept = "workload.prefix_tokens" in ran["swept"]
-    prefix = "prefix swept" if swept else f"{ran['prefix_tokens']:,}-token prefix"
     return (
-        f"{prefix}, {ran['question_tokens']:,}-token question · "
+        f"{words.prefixes(ran)} + question {ran['question_tokens']:,} tokens · "
         f"{ran['model']} stands for {ran['stands_for']} · S = {ran['byte_scale']} · "
         f"{ran['clock']} clock · kernel {ran['kernel']} · seed {ran['seed']} · "
         f"n = {ran['requests']}"

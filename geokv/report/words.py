@@ -103,6 +103,15 @@ def short_title(path: str) -> str:
     return path.rsplit(".", 1)[-1].replace("_", "\n")
 
 
+def prefixes(ran: dict[str, Any]) -> str:
+    """How many prefixes of what length."""
+    length = f"{ran['prefix_tokens']:,}"
+    if "workload.prefix_tokens" in ran["swept"]:
+        length = "swept"
+    count = ran.get("prefixes", 1)
+    return f"prefix {length}" if count == 1 else f"{count} prefixes of {length}"
+
+
 def header(summary: dict[str, Any]) -> list[str]:
     """What ran and what it stands for, in a few lines."""
     ran = summary["ran"]
@@ -113,7 +122,7 @@ def header(summary: dict[str, Any]) -> list[str]:
     def one(path: str, shown: str, of_many: str) -> str:
         return of_many if path in ran["swept"] else shown
 
-    prefix = one("workload.prefix_tokens", f"{ran['prefix_tokens']:,}", "swept")
+    prefix = prefixes(ran)
     chunks = one("deployment.chunk_tokens", f"of {ran['chunk_tokens']} tokens", "of swept size")
     streams = one("cache.substrate.streams", str(ran["streams"]), "swept")
     in_flight = one("cache.substrate.in_flight", str(ran["in_flight"]), "swept")
@@ -122,7 +131,7 @@ def header(summary: dict[str, Any]) -> list[str]:
         f"S = {scale}: {size}",
         f"{ran['clock']} clock · kernel {ran['kernel']} · seed {ran['seed']} · "
         f"{ran['requests']} requests per cell and arm",
-        f"{document}prefix {prefix} + question {ran['question_tokens']:,} tokens · "
+        f"{document}{prefix} + question {ran['question_tokens']:,} tokens · "
         f"chunks {chunks}, {streams} streams × {in_flight} in flight",
     ]
 

@@ -38,6 +38,7 @@ NEEDS_ARMS = {
     "controls_differ": ("recompute",),
     "remote_used": ("remote-hit",),
     "closed_form_within": ("remote-hit",),
+    "overlap_within": ("local-hit", "remote-hit"),
     "break_even_within": ("recompute", "local-hit", "remote-hit"),
     "changes": ("remote-hit",),
 }

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from geokv.config import Strict
-from geokv.scenario.promises import BreakEven, Change, ClosedForm
+from geokv.scenario.promises import BreakEven, Change, ClosedForm, Overlap
 
 Tier = Literal["device", "dram", "disk", "remote"]
 
@@ -46,6 +46,8 @@ class Expect(Strict):
     """Every remote-hit request really fetched from the other site."""
     closed_form_within: ClosedForm | None = None
     """The fetch time of a remote hit against ``measure/closed_form.py``."""
+    overlap_within: Overlap | None = None
+    """TTFT of a remote hit in layer groups against what overlapping leaves of it."""
     break_even_within: BreakEven | None = None
     """Where fetching begins to pay, against ``measure/break_even.py``."""
     changes: list[Change] = Field(default_factory=list)

@@ -24,6 +24,13 @@ class ClosedForm(Strict):
     from_rtt_ms: Annotated[float, Field(ge=0)] = 0.0
 
 
+class Overlap(Strict):
+    """Where chunks come in layer groups, a remote hit takes at most ``max(load, compute)``, one
+    group and the round trips (``measure/closed_form.py``), and ``percent`` of that more."""
+
+    percent: Annotated[float, Field(ge=0)]
+
+
 class BreakEven(Strict):
     """The line rate from which on fetching beats computing is the one the balance of bytes,
     round trips and charged prefill gives."""

@@ -196,3 +196,113 @@ def test_a_tier_that_served_nothing_breaks_its_promise(tmp_path: Path) -> None:
     found, said = judged(Run(scenario([])), {"tiers_used": ["remote", "disk"]}, tmp_path)
     assert found is False
     assert said == "nothing was served from disk"
+
+
+def test_break_even_pays_for_the_lookup_where_the_table_is_elsewhere(tmp_path: Path) -> None:
+    for site, trips in (("a", 2), ("b", 1)):
+        run = rate_run({"1G": 8601, "100G": 97})
+        for cell in run.cells:
+            cell["path"]["rtt_ns"] = 20 * MS
+        run.scenario = load_scenario(
+            {**run.scenario.resolved(), "cache": {"directory": {"kind": "central", "site": site}}}
+        )
+        run.manifest["scenario_hash"] = run.scenario.hash
+        (line,) = summarise(run.write(tmp_path / site))["crossovers"]
+        paper = 2**30 * 8 / (0.490 - trips * 0.020) / 1e9
+        assert line["predicted_gbps"] == pytest.approx(paper, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "known"),
+    [
+        ({}, True),
+        ({"workload.idle": 1.0}, True),
+        ({"workload.idle": 1.0, "links.a-b.idle_restart": True}, False),
+        ({"cache.substrate.warm": False}, False),
+    ],
+)
+def test_closed_windows_are_not_in_the_form(
+    tmp_path: Path, changes: dict[str, Any], known: bool
+) -> None:
+    variant = changes or {"links.a-b.km": 50}
+    run = Run(scenario([{"name": "connections", "variants": {"one": variant}}]))
+    fetching = summarise(run.write(tmp_path))["cells"][0]["arms"]["remote_hit"]["fetching"]
+    assert (fetching["predicted_ms"] is not None) is known
+
+
+@pytest.mark.parametrize(
+    ("limit", "ok"), [({"at_least": 1.5}, True), ({"at_least": 1.6}, False),
+                      ({"at_most": 4}, True), ({"at_most": 3.9}, False)]
+)  # fmt: skip
+def test_the_worst_pair_of_cells_decides(tmp_path: Path, limit: dict[str, Any], ok: bool) -> None:
+    sizes = {"path": "deployment.chunk_tokens", "values": [64, 256]}
+    run = Run(scenario([{"path": "links.a-b.km", "values": [0, 100]}, sizes]))
+    took = {(0, 64): 300, (0, 256): 200, (100, 64): 400, (100, 256): 100}  # × 1.5 and × 4
+    for row in run.requests:
+        if row["arm"] == "remote-hit":
+            km, size = run.cells[row["cell"]]["settings"].values()
+            set_fetch(row, took[km, size] * MS)
+    promise = {"of": "goodput", "along": sizes["path"], "start": 64, "end": 256, **limit}
+    assert judged(run, {"changes": [promise]}, tmp_path)[0] is ok
+
+
+def test_a_fetch_that_is_too_fast_is_off_too(tmp_path: Path) -> None:
+    run = Run(scenario([{"path": "links.a-b.km", "values": [0, 100]}]))
+    for row in run.requests:
+        if row["arm"] == "remote-hit":
+            set_fetch(row, 40 * MS)  # half of what the line takes
+    found, said = judged(run, {"closed_form_within": {"percent": 10}}, tmp_path)
+    assert found is False
+    assert "-5" in said
+
+
+def working_set_run() -> Run:
+    workload = {
+        "kind": "working-set", "provider": "a", "asker": "b", "prefixes": 2,
+        "prefix_tokens": 8192, "requests": 2, "warmup": 1,
+    }  # fmt: skip
+    return Run({**scenario([]), "workload": workload})
+
+
+def test_a_local_hit_of_a_working_set_may_find_nothing(tmp_path: Path) -> None:
+    run = working_set_run()
+    row = run.row("local-hit-0-m1")
+    row.update(source="none", cached_tokens=0, chunks_local=0)
+    summary = summarise(run.write(tmp_path / "right"))
+    assert summary["verdict"] == "pass"
+    assert summary["cells"][0]["arms"]["local_hit"]["hits"]["computed"]["requests"] == 1
+    assert summary["cells"][0]["arms"]["remote_hit"]["bound_ms"] is None
+    # But nothing may come over the link, and elsewhere a local hit must find something.
+    row.update(source="remote", chunks_remote=1, wire_bytes=5)
+    assert summarise(run.write(tmp_path / "fetched"))["verdict"] == "fail"
+    other = Run(scenario([]))
+    other.row("local-hit-0-m1").update(source="none", cached_tokens=0, chunks_local=0)
+    assert summarise(other.write(tmp_path / "other"))["verdict"] == "fail"
+
+
+def test_the_knee_is_the_smallest_size_near_the_least_a_fetch_can_take(tmp_path: Path) -> None:
+    # 2**28 bytes at 24 Gb/s and 0.5 ms: at least 89.98 ms, so up to 98.98 ms is near.
+    run = chunk_run({64: 400, 128: 98, 256: 97})
+    (knee,) = summarise(run.write(tmp_path / "seen"))["knees"]
+    assert (knee["settings"], knee["measured_tokens"], knee["predicted_tokens"]) == ({}, 128, 64)
+    # A fifteenth of 0.5 ms of 24 Gb/s is 100,000 bytes; 32 chunks of 256 tokens hold 2**28.
+    assert knee["paper_tokens"] == pytest.approx(100_000 / (2**28 / 32 / 256), abs=0.1)
+    far = chunk_run({64: 400, 256: 300})
+    (knee,) = summarise(far.write(tmp_path / "never"))["knees"]
+    assert knee["measured_tokens"] is None
+    assert summarise(Run().write(tmp_path / "none"))["knees"] == []
+
+
+@pytest.mark.parametrize(("percent", "ok"), [(5, True), (3, False)])
+def test_overlap_is_load_and_compute_side_by_side(tmp_path: Path, percent: int, ok: bool) -> None:
+    run = Run(scenario([{"path": "deployment.layer_groups", "values": [1, 4]}]))
+    for row in run.requests:
+        if row["arm"] == "remote-hit" and row["cell"] == 1:
+            # Lookup 0.5 + load 89.478 + RTT 0.5 + a fourth of 10 compute are 92.978;
+            # 96.9 is 4.2 % more.
+            row["spans"]["prefill_ns"] = 1 * MS
+            row["ttft_ns"] -= 9 * MS
+            set_fetch(row, 94_400_000)
+    found, said = judged(run, {"overlap_within": {"percent": percent}}, tmp_path)
+    assert found is ok, said
+    assert said.startswith("1 cells") and "layer_groups 4" in said

@@ -64,7 +64,7 @@ def test_a_void_cell_is_drawn_as_void_and_has_no_number(run: Run, tmp_path: Path
     run.cells[0]["links"][0]["ok"] = False
     summary = summarise(run.write(tmp_path))
     draw_plots(summary, tmp_path / "plots")
-    fetch, ratio, shelves = pivots(summary)
+    fetch, ratio, shelves, *_ = pivots(summary)
     assert fetch.rows[0] == ["25G", "void", "86.90"]
     assert ratio.rows[0][1] == "void"
     assert shelves.rows[0][-1] == "void"
@@ -77,11 +77,13 @@ def test_no_valid_cell_leaves_no_figure(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_pivot_has_a_row_per_line_and_a_column_per_value(run: Run, tmp_path: Path) -> None:
-    fetch, ratio, _ = pivots(summarise(run.write(tmp_path)))
+    fetch, ratio, _, even = pivots(summarise(run.write(tmp_path)))
     assert fetch.head == ["a-b rate", "a-b km 0", "a-b km 100"]
     assert fetch.rows == [["25G", "85.90", "86.90"], ["100G", "85.90", "86.90"]]
     assert ratio.head == ["a-b km", "a-b rate 25G", "a-b rate 100G"]
     assert [row[0] for row in ratio.rows] == ["0", "100"]
+    assert [row[0] for row in even.rows] == ["0", "100"]
+    assert even.title.startswith("Break-even")
 
 
 def test_tables_for_people_have_the_pivots(run: Run, tmp_path: Path) -> None:
