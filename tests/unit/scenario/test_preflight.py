@@ -22,7 +22,7 @@ def test_shipped_scenarios_fit() -> None:
     [
         ("deployment.stands_for=gpt-9@abacus", "deployment.stands_for: unknown GPU profile"),
         ("deployment.byte_scale=129", "deployment.byte_scale: 129 leaves 1016 bytes per token"),
-        ("deployment.layer_groups=3", "deployment.layer_groups: must be ≤ 2"),
+        ("deployment.layer_groups=200", "deployment.layout.groups: must be ≤"),
         ("workload.prefix_tokens=16384", "workload.prefix_tokens: prefix, question and answer"),
         ("deployment.device_bytes=1GiB", "deployment.device_bytes: 1 GiB is too small"),
         ("deployment.dram_bytes=512MiB", "deployment.dram_bytes: 512 MiB is too small"),
