@@ -59,7 +59,7 @@ class Engine:
 
     kind: str
     make: Make
-    big: int = 96 * MIB
+    big: int = 256 * MIB
     processes: list[asyncio.subprocess.Process] = field(default_factory=list)
 
     async def peer(self, size: int) -> tuple[asyncio.subprocess.Process, bytes]:
@@ -334,7 +334,7 @@ async def test_an_agent_that_dies_or_stalls_in_mid_transfer(engine: Engine, sign
             )
 
         handle = prepare()
-        handle.post(soon(1))
+        handle.post(soon(1 if a.stops else 3))
         await until(
             lambda: any(here[i] for i in range(0, len(here), MIB // 4)) or handle.state != "PROC"
         )
