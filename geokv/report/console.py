@@ -15,6 +15,8 @@ from geokv.report.answers import Answer, answers
 from geokv.report.pivot import Pivot, pivots
 
 WIDTH_COLUMNS = 120
+_ROOMY = 3
+"""With more swept settings than this a row has no room for all it could say."""
 _VERDICT_STYLES = {"pass": "bold green", "fail": "bold red"}
 _MARK_STYLES = {True: "green", False: "red", None: "yellow"}
 
@@ -104,11 +106,12 @@ def _sweep_table(summary: dict[str, Any], arms: list[str], others: list[str]) ->
     """Where more than distance changes: what a fetch does, in place of energy and bounds."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     titles = [words.short_title(path) for path in others]
-    titles += ["\nkm", "RTT\nms"]
+    roomy = len(others) <= _ROOMY
+    titles += ["\nkm", "RTT\nms"] if roomy else ["\nkm"]
     short = {"recompute": "recomp.", "local_hit": "local", "remote_hit": "remote"}
     titles += [f"{'TTFT ms' if arm == arms[0] else ''}\n{short[arm]}" for arm in arms]
     titles += ["gain\n%", "fetch\nms", "good\nGb/s", "\nchunks", "RTTs\npaid", "form\n%"]
-    titles += ["\nwrong", "GiB\nmoved"]
+    titles += ["\nwrong", "GiB\nmoved"] if roomy else ["\nwrong"]
     for title in titles:
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("\nvalid", justify="center", no_wrap=True)
@@ -117,12 +120,12 @@ def _sweep_table(summary: dict[str, Any], arms: list[str], others: list[str]) ->
         table.add_row(
             *(words.setting(cell, path) for path in others),
             words.km(cell),
-            words.number(cell["rtt_asked_ms"], 1),
+            *([words.number(cell["rtt_asked_ms"], 1)] if roomy else []),
             *(words.ttft(cell, arm) for arm in arms),
             words.percent(cell["gain"]).removesuffix(" %"),
             *words.fetching(cell),
             Text(words.wrong(cell), style="bold red" if cell["wrong"] else ""),
-            words.gib(cell),
+            *([words.gib(cell)] if roomy else []),
             "✓" if cell["valid"] else Text("✗", style="bold red"),
             style=style,
         )

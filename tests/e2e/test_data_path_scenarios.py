@@ -43,6 +43,8 @@ def break_even() -> Scenario:
 
 def tcp() -> Scenario:
     data = shipped("tcp")
+    data["deployment"]["byte_scale"] = 4
+    data["workload"]["requests"] = 1
     data["sweep"][0]["values"] = ["cubic"]
     data["sweep"][1]["values"] = [4]
     data["sweep"][2]["values"] = [0, 1e-3]
@@ -59,7 +61,7 @@ def tcp() -> Scenario:
 
 def tiers() -> Scenario:
     data = shipped("tiers")
-    data["workload"].update(requests=16, warmup=8)
+    data["workload"].update(prefixes=6, requests=12, warmup=6)
     variants = data["sweep"][0]["variants"]
     data["sweep"][0]["variants"] = {name: variants[name] for name in (*variants,)[::4]}
     return data
@@ -70,6 +72,7 @@ def impossible() -> Scenario:
     data = granularity()
     data["name"] = "impossible"
     data["sweep"][0]["variants"] = {"serial": data["sweep"][0]["variants"]["serial"]}
+    data["sweep"][1]["values"] = [256]
     data["expect"]["changes"] = [
         {"of": "goodput", "along": "links.a-b.km", "start": 0, "end": 100, "at_least": 1.0}
     ]
@@ -85,7 +88,7 @@ def runs(geokv: Geokv, vm: None) -> dict[str, Run]:
     files: list[Path] = []
     for make in SMALL:
         files.append(geokv.folder / f"small_{make.__name__}.yaml")
-        files[-1].write_text(yaml.safe_dump(make()))
+        files[-1].write_text(yaml.safe_dump(make(), sort_keys=False))
     done: list[Run] = []
     for start in range(0, len(files), 2):
         done += geokv.run_scenarios(*([file] for file in files[start : start + 2]))
@@ -133,7 +136,7 @@ def test_what_falls_out_of_small_tiers_is_fetched_or_computed(runs: dict[str, Ru
     for cell in (large, small):
         for arm in ("local_hit", "remote_hit"):
             hits = cell["arms"][arm]["hits"]
-            assert sum(one["requests"] for one in hits.values()) == 16
+            assert sum(one["requests"] for one in hits.values()) == 12
             assert sum(one["share"] for one in hits.values()) == pytest.approx(1, abs=1e-3)
         assert cell["arms"]["local_hit"]["hits"]["remote"]["share"] == 0
         assert cell["arms"]["remote_hit"]["hits"]["computed"]["share"] < 0.07
