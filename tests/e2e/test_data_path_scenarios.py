@@ -51,14 +51,14 @@ def tcp() -> Scenario:
     data["deployment"]["byte_scale"] = 4
     data["workload"]["requests"] = 1
     data["sweep"][0]["values"] = ["cubic"]
-    data["sweep"][1]["values"] = [4]
-    data["sweep"][2]["values"] = [0, 1e-3]
+    data["sweep"][1]["values"] = [1]
+    data["sweep"][2]["values"] = [0, 1e-2]
     data["expect"]["changes"] = [
         {"of": "fetch", "along": "connections", "start": "warm", "end": kind, "at_least": 1.05,
          "where": {"links.a-b.loss": 0}}
         for kind in ("cold", "idle")
     ] + [
-        {"of": "goodput", "along": "links.a-b.loss", "start": 0, "end": 1e-3, "at_most": 0.7,
+        {"of": "goodput", "along": "links.a-b.loss", "start": 0, "end": 1e-2, "at_most": 0.5,
          "where": {"connections": "warm"}}
     ]  # fmt: skip
     return data
