@@ -50,8 +50,13 @@ async def charge(seconds: float) -> None:
 
 
 async def wait_until_ns(deadline_ns: int) -> None:
-    """Return when the monotonic clock has reached ``deadline_ns``; at once if it is past."""
+    """Return when the monotonic clock has reached ``deadline_ns``; at once if it is past.
+
+    Other tasks get a turn either way.
+    """
     if deadline_ns <= now_ns():
+        # Who is always late must not keep the event loop for itself.
+        await asyncio.sleep(0)
         return
     loop = asyncio.get_running_loop()
     descriptor = _timer(deadline_ns)

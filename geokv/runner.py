@@ -135,9 +135,7 @@ def _join_parts(run_dir: Path, parts: int) -> None:
 
 
 def _what_ran(deployment: Deployment) -> str:
-    if deployment.content == "synthetic":
-        return f"synthetic content (no model, vocabulary of {deployment.model})"
-    return deployment.model
+    return "synthetic content" if deployment.content == "synthetic" else deployment.model
 
 
 def _manifest(scenario: Scenario, profile: GpuProfile, place: Place, parts: int) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from geokv.errors import GeokvError
@@ -45,18 +46,19 @@ class Count:
 
 def run_suite(name: str, report: Path) -> Count:
     """Run one suite; a suite that did not come to its end counts as one failure."""
-    pytest = ("-m", "pytest", f"tests/{name}", "-q", "-rs", f"--junitxml={report}")
+    pytest = ("-m", "pytest", f"tests/{name}", "-rs", f"--junitxml={report}")
     if name == "lab":
-        job = Job(("python", *pytest), _LAB_MEMORY_BYTES, _LAB_WATCHDOG_S)
+        # A line for each test: the VM's watchdog takes silence for a standstill.
+        job = Job(("python", *pytest, "-v"), _LAB_MEMORY_BYTES, _LAB_WATCHDOG_S)
         try:
-            outcome = run_job(choose_place("virtual"), job)
+            outcome = run_job(choose_place("virtual"), job, partial(print, flush=True))
             print(outcome.errors, end="")
             status = outcome.status
         except GeokvError as error:
             print(error)
             status = 4
     else:
-        status = subprocess.run([sys.executable, *pytest], cwd=CHECKOUT).returncode
+        status = subprocess.run([sys.executable, *pytest, "-q"], cwd=CHECKOUT).returncode
     count = _read(report)
     if status not in (0, 1) or count.passed + count.failed == 0:
         count.failed += 1

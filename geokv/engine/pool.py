@@ -108,7 +108,9 @@ class BlockPool:
             EngineError: a block is already free or unknown.
         """
         freed = 0
-        for block in blocks:
+        # Last first: they come off the free list in order again, and a table whose blocks
+        # lie one after another is read in place.
+        for block in reversed(blocks):
             if self.references(block) == 0:
                 raise EngineError(f"block {block} is freed twice")
             self._references[block] -= 1

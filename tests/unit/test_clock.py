@@ -27,3 +27,19 @@ async def test_charges_pass_side_by_side() -> None:
     started = now_ns()
     await asyncio.gather(*(charge(0.2) for _ in range(10)))
     assert 0.2e9 <= now_ns() - started < 1.9e9
+
+
+async def test_a_caller_that_is_always_late_lets_others_go_on() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    for _ in range(10):
+        await wait_until_ns(1)
+    task.cancel()
+    assert turns >= 9

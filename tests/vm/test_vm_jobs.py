@@ -216,3 +216,9 @@ def test_a_charge_is_exact_to_the_microsecond(virtual: Place) -> None:
     assert run_job(virtual, py(script), lines.append).status == 0
     assert len(lines) == 4
     assert all(0 <= int(over) < 5_000 for over in lines), lines
+
+
+def test_a_job_may_hold_the_open_files_of_a_large_lab(virtual: Place) -> None:
+    lines: list[str] = []
+    run_job(virtual, sh("ulimit -n"), lines.append)
+    assert int(lines[0]) >= 65_536

