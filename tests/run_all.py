@@ -58,7 +58,9 @@ def run_suite(name: str, report: Path) -> Count:
             print(error)
             status = 4
     else:
-        status = subprocess.run([sys.executable, *pytest, "-q"], cwd=CHECKOUT).returncode
+        # Two at a time, but for the VMs of one file's tests, which they may share.
+        both = ("-q", "-n", "2", "--dist", "loadfile" if name != "unit" else "worksteal")
+        status = subprocess.run([sys.executable, *pytest, *both], cwd=CHECKOUT).returncode
     count = _read(report)
     if status not in (0, 1) or count.passed + count.failed == 0:
         count.failed += 1
