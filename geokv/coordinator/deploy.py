@@ -98,7 +98,7 @@ def site_settings(
             order=deployment.order,
             device_bytes=deployment.size("device_bytes", name),
             dram_bytes=deployment.size("dram_bytes", name),
-            disk=_disk(scenario, control / f"disk-{name}-{life}"),
+            disk=_disk(scenario, name, control / f"disk-{name}-{life}"),
             dram_policy=cache.tiers.dram.policy,
             write=cache.tiers.write,
             publish=cache.tiers.publish,
@@ -116,8 +116,9 @@ def site_settings(
     ]
 
 
-def _disk(scenario: Scenario, folder: Path) -> DiskSettings | None:
-    size_bytes, disk = scenario.deployment.disk_bytes, scenario.cache.tiers.disk
+def _disk(scenario: Scenario, site: str, folder: Path) -> DiskSettings | None:
+    size_bytes = scenario.deployment.size("disk_bytes", site)
+    disk = scenario.cache.tiers.disk
     if not size_bytes:
         return None
     return DiskSettings(

@@ -88,5 +88,6 @@ def _predicted(scenario: Scenario, chunks: int, wire_bytes: int, path: PathRecor
         return None
     substrate = scenario.cache.substrate
     window = substrate.streams * substrate.in_flight
-    size = wire_bytes / chunks
-    return fetch_ns(chunks, size, path.rtt_ns, path.payload_rate_bps, window)
+    layered = scenario.cache.overlap and scenario.deployment.layer_groups > 1
+    pieces = chunks * (scenario.deployment.layer_groups if layered else 1)
+    return fetch_ns(pieces, wire_bytes / pieces, path.rtt_ns, path.payload_rate_bps, window)

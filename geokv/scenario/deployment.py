@@ -17,6 +17,7 @@ class SiteSizes(Strict):
 
     device_bytes: Annotated[Size, Field(gt=0)] | None = None
     dram_bytes: Annotated[Size, Field(gt=0)] | None = None
+    disk_bytes: Annotated[Size, Field(ge=0)] | None = None
 
 
 class Deployment(Strict):
@@ -59,7 +60,7 @@ class Deployment(Strict):
     """Site → sizes of its own."""
 
     def size(self, name: str, site: str) -> int:
-        """``device_bytes`` or ``dram_bytes`` of a site."""
+        """``device_bytes``, ``dram_bytes`` or ``disk_bytes`` of a site."""
         own: int | None = getattr(self.sites.get(site), name, None)
         all_have: int = getattr(self, name)
         return all_have if own is None else own

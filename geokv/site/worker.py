@@ -125,9 +125,10 @@ class Worker:
         dropped = {}
         if "device" in tiers:
             dropped["device"] = self.engine.flush()
-        for tier in ("dram", "disk"):
-            if tier in tiers:
-                dropped[tier] = await self.cache.drop(tier)
+        if "dram" in tiers:
+            dropped["dram"] = await self.cache.drop("dram")
+        if "disk" in tiers and self.cache.tiers.disk is not None:
+            dropped["disk"] = await self.cache.drop("disk")
         return dropped
 
     def check_integrity(self) -> None:
