@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Any
 
 from geokv.coordinator import run
 from geokv.coordinator.cells import CellRunner
@@ -21,13 +20,13 @@ victim = sys.argv.pop(1)
 class Killing(CellRunner):
     """Kills the victim, by its process id, once the cache is warm."""
 
-    def _request(self, cell: Any, arm: str, repeat: int, warmup: bool) -> None:
+    def _request(self, arm: str, repeat: int, warmup: bool) -> None:
         process = self._fleet.sites[victim].process
         if arm == "remote-hit" and process.exitcode is None:
             assert process.pid is not None
             os.kill(process.pid, signal.SIGKILL)
             process.join(5)
-        super()._request(cell, arm, repeat, warmup)
+        super()._request(arm, repeat, warmup)
 
 
 if __name__ == "__main__":

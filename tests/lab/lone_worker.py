@@ -27,7 +27,7 @@ def settings_of(name: str = "a", **deployment: object) -> SiteSettings:
     changes = [f"deployment.{key}={value}" for key, value in deployment.items()]
     scenario = load_scenario("smoke", ["deployment.content=synthetic", *changes])
     folder = Path(tempfile.mkdtemp(prefix="alone-", dir="/run"))
-    found = site_settings(scenario, _Loopback(), folder / "control", folder, "0")
+    found = site_settings(scenario, scenario, _Loopback(), folder / "control", folder, "0", 1)
     return next(settings for settings in found if settings.name == name)
 
 

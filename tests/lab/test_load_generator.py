@@ -86,7 +86,7 @@ def test_guidellm_measures_the_ttft_that_we_do(tmp_path):
     plan = compile_plan(scenario.topology, scenario.deployment.byte_scale, scenario.seed)
     key = tenants(scenario)[0].api_key
     with Fleet() as fleet, Lab.build(plan) as lab:
-        settings = site_settings(scenario, lab, tmp_path / "control", tmp_path, "0")
+        settings = site_settings(scenario, scenario, lab, tmp_path / "control", tmp_path, "0", 1)
         here = next(one for one in settings if one.name == "a")
         fleet.start_site(here, lab.netns("a"))
         fleet.start_client("b", lab.access_netns("b"))

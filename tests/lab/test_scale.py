@@ -113,7 +113,7 @@ def region() -> Iterator[Region]:
     plan = compile_plan(SCENARIO.topology, SCENARIO.deployment.byte_scale, SCENARIO.seed)
     folder = Path(tempfile.mkdtemp(prefix="scale-", dir="/run"))
     with Fleet() as fleet, Lab.build(plan) as lab:
-        for settings in site_settings(SCENARIO, lab, folder / "control", folder, "0"):
+        for settings in site_settings(SCENARIO, SCENARIO, lab, folder / "control", folder, "0", 1):
             fleet.start_site(settings, lab.netns(settings.name))
         fleet.wait_ready()
         yield Region(lab, fleet)

@@ -275,13 +275,13 @@ async def test_a_deadline_ends_a_request_that_nobody_reads(small: LlamaModel) ->
     async def load(_: Sequence) -> None:
         await held.wait()
 
-    first = loop.submit(ask(prompt(9), load=load, deadline_ns=now_ns() + 20 * MS))
-    waiting = loop.submit(ask(prompt(9, 1), deadline_ns=now_ns() + 30 * MS))
+    first = loop.submit(ask(prompt(9), load=load, deadline_ns=now_ns() + 300 * MS))
+    waiting = loop.submit(ask(prompt(9, 1), deadline_ns=now_ns() + 310 * MS))
     with pytest.raises(RunError, match="deadline"):
         await tokens_of(waiting)
     with pytest.raises(RunError, match="deadline"):
         await tokens_of(first)
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
     at_rest(engine, loop)
 
 
