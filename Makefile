@@ -1,6 +1,6 @@
 # make run    set everything up and run the main scenario
 # make test   set everything up and run every test
-# make check  lint, types and unit tests: under a minute
+# make check  lint, types and the quick unit tests: about a minute
 
 BIN := .venv/bin
 
@@ -22,7 +22,7 @@ check: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest tests/unit -q -n 2
+	@$(BIN)/python -m pytest tests/unit -q -n 2 -m "not slow"
 
 format: setup
 	@$(BIN)/ruff check --fix .
