@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from geokv.cache.codecs import CODECS
+from geokv.cache.lossy import CODECS
 from geokv.engine import load_model, load_tokenizer
 from geokv.engine.scoring import Scorer
 from geokv.measure.quality import Estimate, Quality, compare, perplexity

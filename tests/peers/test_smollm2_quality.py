@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import kl_div, log_softmax
 
-from geokv.cache.codecs import CODECS
+from geokv.cache.lossy import CODECS
 from geokv.engine import load_model, load_tokenizer
 from geokv.engine.models import find, require
 from geokv.engine.scoring import Scorer

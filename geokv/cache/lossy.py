@@ -3,7 +3,7 @@
 Payloads are ``[layers, 2, tokens, kv_heads, head_dim]``; a vector is one token's key or value in
 one head of one layer. Integers are scaled by the largest magnitude of their own vector, in
 float16 beside it, symmetric, without a zero point: the plain scheme that others are measured
-against. None of them is sent anywhere yet: records name their codec, and ``none`` is the only one.
+against. Quality is measured with these; what travels is coded by ``codec``.
 """
 
 from __future__ import annotations

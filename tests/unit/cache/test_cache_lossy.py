@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from geokv.cache.codecs import CODECS
+from geokv.cache.lossy import CODECS
 
 SHAPE = (3, 2, 20, 2, 16)
 
