@@ -99,13 +99,13 @@ def _untested_changes(scenario: Scenario) -> list[str]:
                 f"{suggest(change.along, list(values))}"
             )
             continue
-        asked = {f"{place}.start": (change.along, change.start)}
-        asked[f"{place}.end"] = (change.along, change.end)
-        asked |= {f"{place}.where": one for one in change.where.items()}
-        for path, (axis, value) in asked.items():
+        asked = [("start", change.along, change.start), ("end", change.along, change.end)]
+        asked += [("where", axis, value) for axis, value in change.where.items()]
+        for key, axis, value in asked:
             if value not in values.get(axis, []):
                 shown = ", ".join(str(one) for one in values.get(axis, []))
-                found.append(f"{path}: no cell has {axis} {value} (values: {shown or 'none'})")
+                said = f"no cell has {axis} {value} (values: {shown or 'none'})"
+                found.append(f"{place}.{key}: {said}")
     return found
 
 

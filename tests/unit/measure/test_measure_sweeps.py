@@ -99,6 +99,10 @@ def test_a_change_in_a_void_cell_is_not_tested(tmp_path: Path) -> None:
         ({"along": "chunks"}, "no axis is called chunks"),
         ({"start": 63}, "no cell has deployment.chunk_tokens 63"),
         ({"where": {"links.a-b.km": 7}}, "no cell has links.a-b.km 7"),
+        (
+            {"where": {"links.a-b.km": 7, "deployment.chunk_tokens": 64}},
+            "no cell has links.a-b.km 7",
+        ),
     ],
 )
 def test_a_change_that_no_cell_can_show_is_refused(change: dict[str, Any], said: str) -> None:
