@@ -7,7 +7,7 @@ answer is the reference, token by token, and so are its first-token logits.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from geokv.measure.records import Request
@@ -34,13 +34,8 @@ def compare(requests: Iterable[Request]) -> Comparison:
 
     Warm-up answers count too wherever their recomputed twin exists.
     """
-    rows = [row for row in requests if row.status == "ok"]
-    references = {(row.repeat, row.warmup): row for row in rows if row.arm == REFERENCE}
     result = Comparison()
-    for row in rows:
-        if row.arm not in _COMPARED:
-            continue
-        reference = references.get((row.repeat, row.warmup))
+    for row, reference in paired(requests, _COMPARED):
         if reference is None:
             if not row.warmup:
                 result.without_reference.append(row.request_id)
@@ -53,6 +48,17 @@ def compare(requests: Iterable[Request]) -> Comparison:
         if diff is not None:
             result.logits_diff = max(diff, result.logits_diff or 0.0)
     return result
+
+
+def paired(
+    requests: Iterable[Request], arms: Container[str]
+) -> Iterator[tuple[Request, Request | None]]:
+    """Each answer of ``arms`` with the recomputed one to the same question, if there is one."""
+    rows = [row for row in requests if row.status == "ok"]
+    references = {(row.repeat, row.warmup): row for row in rows if row.arm == REFERENCE}
+    for row in rows:
+        if row.arm in arms:
+            yield row, references.get((row.repeat, row.warmup))
 
 
 def logits_diff(a: list[float], b: list[float]) -> float | None:

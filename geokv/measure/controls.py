@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from geokv.measure.answers import REFERENCE, logits_diff
+from geokv.measure.answers import logits_diff, paired
 from geokv.measure.records import Request
 
 CONTROLS = ("control-foreign", "control-corrupt")
@@ -31,14 +31,9 @@ class ControlResult:
 
 def compare_controls(requests: Iterable[Request]) -> list[ControlResult]:
     """Every control arm of one cell; failed requests gave no answer and are not compared."""
-    rows = [row for row in requests if row.status == "ok"]
-    references = {(row.repeat, row.warmup): row for row in rows if row.arm == REFERENCE}
     results: dict[str, ControlResult] = {}
-    for row in rows:
-        if row.arm not in CONTROLS:
-            continue
+    for row, reference in paired(requests, CONTROLS):
         result = results.setdefault(row.arm, ControlResult(row.arm))
-        reference = references.get((row.repeat, row.warmup))
         diff = logits_diff(row.first_logits, reference.first_logits) if reference else None
         if reference is None or diff is None:
             result.without_reference.append(row.request_id)
