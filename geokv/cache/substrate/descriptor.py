@@ -42,6 +42,7 @@ from geokv.cache.substrate.agent import (
 )
 from geokv.cache.substrate.lending import ASK, OPEN, Lender, Opened, Wanted
 from geokv.cache.substrate.tcp import TcpTransport
+from geokv.cache.substrate.tcp.wire import known_cause
 from geokv.cache.substrate.transport import (
     FETCH,
     ChunkSink,
@@ -231,14 +232,15 @@ class AgentTransport:
         opened = await self._ask_for(site, want, transfer.deadline_ns)
         transfer.first_byte_ns = now_ns()
         if opened.cause:
-            raise FetchError(opened.cause, f"{site} has no such chunk for us ({opened.cause})")
+            cause = known_cause(opened.cause)
+            raise FetchError(cause, f"{site} has no such chunk for us ({cause})")
         header = record.parse(opened.header)
         life = agent.remotes.get(site)
-        cause = record.verify(header, ref, self._layout, life, transfer.exact)
-        if cause == "stale":
+        wrong = record.verify(header, ref, self._layout, life, transfer.exact)
+        if wrong == "stale":
             agent.invalidate(site)
-        if cause is not None:
-            raise FetchError(cause, f"{site} sent a chunk that was not asked for ({cause})")
+        if wrong is not None:
+            raise FetchError(wrong, f"{site} sent a chunk that was not asked for ({wrong})")
         segments = {place.segment for place in opened.places}
         await self._meet(agent, site, segments, transfer.deadline_ns)
         memory = self._memory.staging(len(transfer.into))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from cache_sites import SECRET
+from cache_sites import SECRET, Site, make_refs, soon
 from chunk_suite import *  # noqa: F403
-from chunk_suite import MakeTransport
+from chunk_suite import LAYOUT, MakeTransport
 
 from geokv.cache import ChunkLayout
+from geokv.cache.receiving import TierSink
+from geokv.cache.serving import TierSource
 from geokv.cache.substrate import Transport
 from geokv.cache.substrate.choose import make_transport as choose
 from geokv.cache.substrate.descriptor import AgentTransport
@@ -31,9 +33,22 @@ def make_transport(request: pytest.FixtureRequest) -> MakeTransport:
     return chosen
 
 
-def test_kinds_by_name() -> None:
-    from chunk_suite import LAYOUT
+async def test_a_peer_makes_no_names_of_our_counters(
+    pair: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = pair
+    refs = make_refs(LAYOUT, 1)
+    await a.put(refs)
+    with monkeypatch.context() as patch:
+        patch.setattr(TierSink, "reserve", lambda *_: "a cause of its own")
+        result = await a.cache.push(["b"], refs[0], soon())
+    assert result["b"] is not None and result["b"].cause == "refused"
+    monkeypatch.setattr(TierSource, "open", lambda *_: "a cause of its own")
+    outcome, _ = await b.pull(refs)
+    assert outcome.misses == {"refused": 1} and "of its own" not in outcome.reason
 
+
+def test_kinds_by_name() -> None:
     assert isinstance(choose("tcp", "a", LAYOUT, SECRET), TcpTransport)
     assert isinstance(choose("nixl", "a", LAYOUT, SECRET), AgentTransport)
     with pytest.raises(ConfigError, match=r"substrate\.kind: unknown transport 'rdma'"):

@@ -64,9 +64,9 @@ class Request:
         """The payload is in its place."""
 
 
-def _missed(message: wire.Miss, peer: str) -> FetchError:
+def _missed(message: wire.Miss, what: str) -> FetchError:
     cause = wire.known_cause(message.cause)
-    return FetchError(cause, f"{peer} has no such chunk for us ({cause})")
+    return FetchError(cause, f"{what} ({cause})")
 
 
 class GetRequest(Request):
@@ -95,7 +95,7 @@ class GetRequest(Request):
 
     def take(self, kind: Kind, message: Any) -> Sequence[Segment] | None:
         if kind is Kind.MISS:
-            self.outcome = _missed(message, self._peer)
+            self.outcome = _missed(message, f"{self._peer} has no such chunk for us")
             return None
         if kind is Kind.CHUNK:
             self._header = self._checked(message)
@@ -248,8 +248,7 @@ class PutRequest(Request):
 
     def take(self, kind: Kind, message: Any) -> Sequence[Segment] | None:
         if kind is Kind.MISS:
-            cause = message.cause
-            self.outcome = FetchError(cause, f"{self._peer} did not keep the chunk ({cause})")
+            self.outcome = _missed(message, f"{self._peer} did not keep the chunk")
             return None
         if kind is Kind.ACCEPT and not self._accepted:
             self._accepted = True
@@ -260,62 +259,54 @@ class PutRequest(Request):
         return super().take(kind, message)
 
 
-class ReadRequest(Request):
-    """Places of the peer's registered memory into places of ours."""
+class _AccessRequest(Request):
+    """Between places of the peer's registered memory and as many places of ours."""
 
     priority = PUSH
 
     def __init__(
         self,
         places: Sequence[wire.Place],
-        into: Sequence[memoryview],
+        ours: Sequence[memoryview],
         deadline_ns: int,
         result: asyncio.Future[Any],
     ) -> None:
         super().__init__(deadline_ns, result)
         self._places = tuple(places)
-        self._into = into
+        self._ours = ours
+
+    def _access(self) -> bytes:
+        return wire.encode(wire.Access(self.id, self._places))
+
+
+class ReadRequest(_AccessRequest):
+    """Places of the peer's registered memory into places of ours."""
 
     def ask(self) -> tuple[Kind, bytes, Sequence[memoryview]]:
-        access = wire.Access(self.id, self._places)
-        return Kind.READ, wire.encode(access), ()
+        return Kind.READ, self._access(), ()
 
     def take(self, kind: Kind, message: Any) -> Sequence[Segment] | None:
         if kind is Kind.MISS:
-            self.outcome = FetchError(message.cause, f"the peer refused the read ({message.cause})")
+            self.outcome = _missed(message, "the peer refused the read")
             return None
         if kind is not Kind.DATA:
             return super().take(kind, message)
-        if message.n_bytes != sum(map(len, self._into)):
+        if message.n_bytes != sum(map(len, self._ours)):
             raise RecordError(f"{message.n_bytes} bytes in answer to a read of other length")
-        return [Segment(len(view), view) for view in self._into]
+        return [Segment(len(view), view) for view in self._ours]
 
 
-class WriteRequest(Request):
+class WriteRequest(_AccessRequest):
     """Places of ours into places of the peer's registered memory."""
 
-    priority = PUSH
     upload = True
 
-    def __init__(
-        self,
-        places: Sequence[wire.Place],
-        source: Sequence[memoryview],
-        deadline_ns: int,
-        result: asyncio.Future[Any],
-    ) -> None:
-        super().__init__(deadline_ns, result)
-        self._places = tuple(places)
-        self._source = source
-
     def ask(self) -> tuple[Kind, bytes, Sequence[memoryview]]:
-        access = wire.Access(self.id, self._places)
-        return Kind.WRITE, wire.encode(access), self._source
+        return Kind.WRITE, self._access(), self._ours
 
     def take(self, kind: Kind, message: Any) -> Sequence[Segment] | None:
         if kind is Kind.MISS:
-            cause = message.cause
-            self.outcome = FetchError(cause, f"the peer refused the write ({cause})")
+            self.outcome = _missed(message, "the peer refused the write")
             return None
         return None if kind is Kind.DONE else super().take(kind, message)
 
