@@ -78,12 +78,14 @@ def reduce_cell(
     scenario = cell.scenario
     on_path = path_links(cell.topology, scenario.workload.provider, scenario.workload.asker)
     keeps = isinstance(scenario.workload, WorkingSet)
-    arms: dict[str, ArmResult] = {}
-    for arm in scenario.arms:
-        rows = [row for row in requests if row.arm == arm and not row.warmup]
-        asked = scenario.workload.requests
-        scale = scenario.deployment.byte_scale
-        arms[arm] = reduce_arm(arm, rows, asked, numbers, len(on_path), scale, keeps)
+    deployment, asked = scenario.deployment, scenario.workload.requests
+    measured: dict[str, list[Request]] = {
+        arm: [row for row in requests if row.arm == arm and not row.warmup] for arm in scenario.arms
+    }
+    arms = {
+        arm: reduce_arm(arm, rows, asked, numbers, len(on_path), deployment.byte_scale, keeps)
+        for arm, rows in measured.items()
+    }
     problems = _link_problems(record.links, list(cell.topology.links)) if record else []
     late = _late_problems(record.late_ns) if record else []
     valid = record is not None and not problems and not late
@@ -112,9 +114,9 @@ def reduce_cell(
         answers=compare(requests),
         controls=compare_controls(requests),
         planted=dict(record.planted) if record else {},
-        hits=_hits(scenario, requests),
+        hits={arm: reduce_hits(rows, deployment.chunk_tokens) for arm, rows in measured.items()},
         path=record.path if record else None,
-        fetching=_fetching(scenario, requests, record) if record and valid else {},
+        fetching=_fetching(scenario, measured, record.path) if record and valid else {},
         bound_ns=bound_ns,
         ratio_to_bound=remote_ns / bound_ns if valid and remote_ns and bound_ns else None,
         gain=gain(remote_ns, recompute_ns) if valid and remote_ns and recompute_ns else None,
@@ -152,24 +154,11 @@ def _others(result: CellResult) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _hits(scenario: Scenario, requests: list[Request]) -> dict[str, Hits]:
-    size = scenario.deployment.chunk_tokens
-    rows = [row for row in requests if not row.warmup]
-    return {
-        arm: reduce_hits((row for row in rows if row.arm == arm), size) for arm in scenario.arms
-    }
-
-
 def _fetching(
-    scenario: Scenario, requests: list[Request], record: CellRecord
+    scenario: Scenario, measured: dict[str, list[Request]], path: PathRecord
 ) -> dict[str, Fetching]:
-    found: dict[str, Fetching] = {}
-    for arm in scenario.arms:
-        rows = [row for row in requests if row.arm == arm and not row.warmup]
-        one = reduce_fetching(scenario, rows, record.path)
-        if one is not None:
-            found[arm] = one
-    return found
+    found = {arm: reduce_fetching(scenario, rows, path) for arm, rows in measured.items()}
+    return {arm: one for arm, one in found.items() if one is not None}
 
 
 def _bound(record: CellRecord | None, arms: dict[str, ArmResult]) -> int | None:
