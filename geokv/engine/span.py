@@ -34,6 +34,23 @@ class Span:
         """Tokens of the sequence once this is computed."""
         return self.start + len(self.tokens)
 
+    def check(self, block_tokens: int, vocab_size: int) -> None:
+        """Refuse what cannot be computed.
+
+        Raises:
+            EngineError: no tokens, more than the table has room for, or an unknown one.
+        """
+        if not self.tokens or self.start < 0 or self.stop > len(self.table) * block_tokens:
+            raise EngineError(
+                f"span of {len(self.tokens)} tokens from {self.start} does not fit "
+                f"{len(self.table)} blocks of {block_tokens}"
+            )
+        if not 0 <= min(self.tokens) <= max(self.tokens) < vocab_size:
+            raise EngineError(
+                f"token ids must be in 0 … {vocab_size - 1}, "
+                f"got {min(self.tokens)} … {max(self.tokens)}"
+            )
+
 
 @dataclass(frozen=True)
 class Context:
@@ -98,7 +115,7 @@ class Batch:
         if not spans:
             raise EngineError("an empty batch cannot be computed")
         for span in spans:
-            _check(span, pool.block_tokens, vocab_size)
+            span.check(pool.block_tokens, vocab_size)
         self._pool = pool
         starts, row = [], 0
         for span in spans:
@@ -139,19 +156,6 @@ class Batch:
     def _rest(self, span: Span, blocks: int) -> Context:
         return Context.of(
             span.table[blocks:], span.stop - blocks * self._pool.block_tokens, self._pool
-        )
-
-
-def _check(span: Span, size: int, vocab_size: int) -> None:
-    if not span.tokens or span.start < 0 or span.stop > len(span.table) * size:
-        raise EngineError(
-            f"span of {len(span.tokens)} tokens from {span.start} does not fit "
-            f"{len(span.table)} blocks of {size}"
-        )
-    if not 0 <= min(span.tokens) <= max(span.tokens) < vocab_size:
-        raise EngineError(
-            f"token ids must be in 0 … {vocab_size - 1}, "
-            f"got {min(span.tokens)} … {max(span.tokens)}"
         )
 
 

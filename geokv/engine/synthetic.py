@@ -147,9 +147,10 @@ class SyntheticModel:
 
     def _write(self, span: Span, held: Words) -> NDArray[np.int64]:
         """Store the new tokens' entries; the blocks that hold them and what is before."""
-        start, size = span.start, held.shape[3]
-        stop = start + len(span.tokens)
-        self._check(span, stop, size)
+        start, stop, size = span.start, span.stop, held.shape[3]
+        span.check(size, self.config.vocab_size)
+        if stop > self.config.max_tokens:
+            raise EngineError(f"{stop} tokens are more than the model's {self.config.max_tokens}")
         table = np.array(span.table[: -(-stop // size)], np.int64)
         key = self._root
         if start:
@@ -170,20 +171,6 @@ class SyntheticModel:
         held[:, :, table[blocks], offsets] = entries ^ self._masks
         return table
 
-    def _check(self, span: Span, stop: int, size: int) -> None:
-        if not span.tokens or span.start < 0 or stop > len(span.table) * size:
-            raise EngineError(
-                f"span of {len(span.tokens)} tokens from {span.start} does not fit "
-                f"{len(span.table)} blocks of {size}"
-            )
-        vocab = self.config.vocab_size
-        if not 0 <= min(span.tokens) <= max(span.tokens) < vocab:
-            raise EngineError(
-                f"token ids must be in 0 … {vocab - 1}, got {min(span.tokens)} … {max(span.tokens)}"
-            )
-        if stop > self.config.max_tokens:
-            raise EngineError(f"{stop} tokens are more than the model's {self.config.max_tokens}")
-
     def _words(self, pool: BlockPool) -> Words:
         """The pool's memory as ``[layers, 2, blocks, block_tokens, 2 words]``."""
         shape = self.config
@@ -201,7 +188,7 @@ class SyntheticModel:
 
     def _read(self, span: Span, table: NDArray[np.int64], held: Words) -> bytes | None:
         """A digest over the whole context as the pool holds it; None when it is damaged."""
-        start, stop = span.start, span.start + len(span.tokens)
+        start, stop = span.start, span.stop
         context = self._gather(table, held)
         before = self._sum(context, 0, start)
         known = self._checked.get(_name(context, start)) == before.tobytes()
