@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 from geokv.measure.break_even import crossing, least_rate_bps
 from geokv.measure.cell import CellResult
+from geokv.measure.lines import lines_along
 from geokv.scenario.directory import CentralDirectory
 from geokv.scenario.sweep import Value
 
@@ -50,12 +50,8 @@ def crossovers(results: list[CellResult]) -> list[Crossover]:
     swept = [title for title in titles if title.startswith("links.") and title.endswith(".rate")]
     if len(swept) != 1:
         return []
-    lines: dict[tuple[tuple[str, Value], ...], list[CellResult]] = defaultdict(list)
-    for result in results:
-        rest = tuple((t, v) for t, v in result.cell.settings.items() if t != swept[0])
-        if result.gain is not None and result.bound_ns is not None:
-            lines[rest].append(result)
-    return [_line(dict(rest), line) for rest, line in lines.items()]
+    seen = [one for one in results if one.gain is not None and one.bound_ns is not None]
+    return [_line(settings, line) for settings, line in lines_along(swept[0], seen)]
 
 
 def _line(settings: dict[str, Value], line: list[CellResult]) -> Crossover:

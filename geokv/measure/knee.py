@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 from geokv.measure.cell import CellResult
 from geokv.measure.closed_form import fetch_ns, knee_bytes
+from geokv.measure.lines import lines_along
 from geokv.scenario.sweep import Value
 
 SIZE = "deployment.chunk_tokens"
@@ -35,13 +35,14 @@ class Knee:
 
 def knees(results: list[CellResult]) -> list[Knee]:
     """One per combination of the other settings; none where no size is swept."""
-    lines: dict[tuple[tuple[str, Value], ...], list[CellResult]] = defaultdict(list)
-    for result in results:
-        one = result.fetching.get("remote-hit")
-        if SIZE in result.cell.settings and one is not None and one.predicted_ns is not None:
-            rest = tuple((t, v) for t, v in result.cell.settings.items() if t != SIZE)
-            lines[rest].append(result)
-    return [_knee(dict(rest), line) for rest, line in lines.items()]
+    seen = [
+        result
+        for result in results
+        if SIZE in result.cell.settings
+        and (one := result.fetching.get("remote-hit")) is not None
+        and one.predicted_ns is not None
+    ]
+    return [_knee(settings, line) for settings, line in lines_along(SIZE, seen)]
 
 
 def _knee(settings: dict[str, Value], line: list[CellResult]) -> Knee:

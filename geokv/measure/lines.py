@@ -1,0 +1,20 @@
+"""Lines of a sweep: cells that differ by one axis alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from geokv.measure.cell import CellResult
+from geokv.scenario.sweep import Value
+
+
+def lines_along(
+    axis: str, results: Iterable[CellResult]
+) -> list[tuple[dict[str, Value], list[CellResult]]]:
+    """(what they share, the cells), one per combination of the settings other than ``axis``."""
+    lines: dict[tuple[tuple[str, Value], ...], list[CellResult]] = defaultdict(list)
+    for result in results:
+        rest = tuple((t, v) for t, v in result.cell.settings.items() if t != axis)
+        lines[rest].append(result)
+    return [(dict(rest), line) for rest, line in lines.items()]
