@@ -84,10 +84,11 @@ def _predicted(scenario: Scenario, chunks: int, wire_bytes: int, path: PathRecor
     links = scenario.topology.links.values()
     lossy = any(link.loss or link.loss_model for link in links)
     forgets = scenario.workload.idle > 0 and any(link.idle_restart for link in links)
-    if lossy or forgets or not scenario.cache.substrate.warm:
-        return None
     substrate = scenario.cache.substrate
-    window = substrate.streams * substrate.in_flight
+    if lossy or forgets or not substrate.warm:
+        return None
     layered = scenario.cache.overlap and scenario.deployment.layer_groups > 1
     pieces = chunks * (scenario.deployment.layer_groups if layered else 1)
-    return fetch_ns(pieces, wire_bytes / pieces, path.rtt_ns, path.payload_rate_bps, window)
+    return fetch_ns(
+        pieces, wire_bytes / pieces, path.rtt_ns, path.payload_rate_bps, substrate.window
+    )

@@ -59,8 +59,7 @@ def _knee(settings: dict[str, Value], line: list[CellResult]) -> Knee:
             predicted = _tokens(result)
     last = line[-1]
     assert last.path is not None
-    substrate = last.cell.scenario.cache.substrate
-    window = substrate.streams * substrate.in_flight
+    window = last.cell.scenario.cache.substrate.window
     paper = knee_bytes(last.path.rtt_ns, last.path.payload_rate_bps, window)
     one = last.fetching["remote-hit"]
     per_token = last.arms["remote-hit"].wire_bytes / (one.chunks * _tokens(last))

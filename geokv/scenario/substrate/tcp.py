@@ -25,3 +25,8 @@ class TcpSubstrate(Strict):
     fresh: bool = False
     """New connections before each remote hit, warmed again if ``warm``; their handshakes are
     over when it is asked."""
+
+    @property
+    def window(self) -> int:
+        """Transfers asked for at the same time."""
+        return self.streams * self.in_flight
