@@ -21,8 +21,7 @@ from typing import Any
 
 from geokv.cache.layout import ChunkLayout
 from geokv.cache.record import MAX_HEADER_BYTES, parse
-from geokv.cache.substrate.tcp import wire
-from geokv.cache.substrate.tcp.handshake import Challenge, Hello, Joined, Refused
+from geokv.cache.substrate.tcp import handshake, wire
 from geokv.cache.substrate.tcp.wire import HEAD_BYTES, MAC_BYTES, Kind, decode
 from geokv.errors import ConfigError, RecordError
 
@@ -46,28 +45,7 @@ from scapy.packet import Packet  # noqa: E402
 
 KV_PORT = 7000
 _TLS_RECORD = (20, 21, 22, 23)
-_MESSAGES: dict[Kind, Any] = {
-    Kind.HELLO: Hello,
-    Kind.CHALLENGE: Challenge,
-    Kind.JOIN: Joined,
-    Kind.READY: Joined,
-    Kind.REFUSED: Refused,
-    Kind.GET: wire.Get,
-    Kind.MISS: wire.Miss,
-    Kind.WARM: wire.Warm,
-    Kind.FILL: wire.Warm,
-    Kind.CALL: wire.Call,
-    Kind.REPLY: wire.Reply,
-    Kind.CODED: wire.Coded,
-    Kind.OFFER: wire.Offer,
-    Kind.ACCEPT: wire.Ticket,
-    Kind.PAYLOAD: wire.Ticket,
-    Kind.DONE: wire.Ticket,
-    Kind.DATA: wire.Ticket,
-    Kind.READ: wire.Access,
-    Kind.WRITE: wire.Access,
-    Kind.NOTIFY: wire.Notify,
-}
+_MESSAGES = {**handshake.MESSAGES, **wire.MESSAGES}
 
 
 class GeokvFrame(Packet):  # type: ignore[misc]

@@ -88,28 +88,7 @@ _STRUCTS = [
     for one in vars(module).values()
     if isinstance(one, type) and issubclass(one, msgspec.Struct) and one is not msgspec.Struct
 ]
-_BODY = {
-    Kind.HELLO: "Hello",
-    Kind.CHALLENGE: "Challenge",
-    Kind.JOIN: "Joined",
-    Kind.READY: "Joined",
-    Kind.REFUSED: "Refused",
-    Kind.GET: "Get",
-    Kind.MISS: "Miss",
-    Kind.WARM: "Warm",
-    Kind.FILL: "Warm",
-    Kind.CALL: "Call",
-    Kind.REPLY: "Reply",
-    "CODED": "Coded",
-    "OFFER": "Offer",
-    "READ": "Access",
-    "WRITE": "Access",
-    "NOTIFY": "Notify",
-    "ACCEPT": "Ticket",
-    "PAYLOAD": "Ticket",
-    "DONE": "Ticket",
-    "DATA": "Ticket",
-}
+_BODY = {**handshake.MESSAGES, **wire.MESSAGES}
 _INTS = (0, 1, -1, 7, 255, 2**16, 2**31, 2**32 - 1, 2**32, 2**34, 2**34 + 1, 2**63 - 1, 2**64 - 1)
 
 
@@ -216,9 +195,8 @@ def invented_body(rng: random.Random, kind: Kind) -> bytes:
         packed = header(rng.choice(REFS)).pack()
         packed = mutated(rng, packed) if rng.random() < 0.7 else packed
         return wire.chunk_body(rng.choice((0, 1, 2, 2**64 - 1)), packed)
-    name = _BODY.get(kind) or _BODY.get(kind.name)
-    struct_ = next((one for one in _STRUCTS if one.__name__ == name), None)
-    if struct_ is None or rng.random() < 0.1:
+    struct_ = _BODY[kind]
+    if rng.random() < 0.1:
         struct_ = rng.choice(_STRUCTS)
     body = msgspec.msgpack.encode(invented_struct(rng, struct_))
     return mutated(rng, body) if rng.random() < 0.2 else body

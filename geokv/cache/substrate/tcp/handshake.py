@@ -25,9 +25,10 @@ import hashlib
 import hmac
 import secrets
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -132,6 +133,18 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
 
     cause: str
     message: str
+
+
+MESSAGES: Mapping[Kind, type[msgspec.Struct]] = MappingProxyType(
+    {
+        Kind.HELLO: Hello,
+        Kind.CHALLENGE: Challenge,
+        Kind.JOIN: Joined,
+        Kind.READY: Joined,
+        Kind.REFUSED: Refused,
+    }
+)
+"""What the body of each frame of the handshake is."""
 
 
 @dataclass(frozen=True)

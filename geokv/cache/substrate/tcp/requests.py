@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 import xxhash
 
 from geokv.cache import record
@@ -311,15 +310,9 @@ class WriteRequest(_AccessRequest):
         return None if kind is Kind.DONE else super().take(kind, message)
 
 
-ANSWERS: dict[Kind, type[msgspec.Struct]] = {
-    Kind.MISS: wire.Miss,
-    Kind.FILL: wire.Warm,
-    Kind.REPLY: wire.Reply,
-    Kind.CODED: wire.Coded,
-    Kind.ACCEPT: wire.Ticket,
-    Kind.DONE: wire.Ticket,
-    Kind.DATA: wire.Ticket,
-}
+_ANSWERS = frozenset(
+    (Kind.MISS, Kind.FILL, Kind.REPLY, Kind.CODED, Kind.ACCEPT, Kind.DONE, Kind.DATA)
+)
 
 
 def read_answer(kind: Kind, body: bytes) -> tuple[int, Any]:
@@ -330,7 +323,7 @@ def read_answer(kind: Kind, body: bytes) -> tuple[int, Any]:
     """
     if kind is Kind.CHUNK:
         return wire.split_chunk(body)
-    if kind not in ANSWERS:
+    if kind not in _ANSWERS:
         raise RecordError(f"a {kind.name} frame is no answer")
-    message: Any = wire.decode(body, ANSWERS[kind])
+    message: Any = wire.decode(body, wire.MESSAGES[kind])
     return message.id, message

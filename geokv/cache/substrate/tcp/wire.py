@@ -19,7 +19,9 @@ import hashlib
 import hmac
 import struct
 import zlib
+from collections.abc import Mapping
 from enum import IntEnum
+from types import MappingProxyType
 from typing import TypeVar
 
 import msgspec
@@ -201,6 +203,27 @@ class Notify(msgspec.Struct, frozen=True, array_like=True):
 
     notice: bytes
 
+
+MESSAGES: Mapping[Kind, type[msgspec.Struct]] = MappingProxyType(
+    {
+        Kind.GET: Get,
+        Kind.MISS: Miss,
+        Kind.WARM: Warm,
+        Kind.FILL: Warm,
+        Kind.CALL: Call,
+        Kind.REPLY: Reply,
+        Kind.CODED: Coded,
+        Kind.OFFER: Offer,
+        Kind.ACCEPT: Ticket,
+        Kind.PAYLOAD: Ticket,
+        Kind.DONE: Ticket,
+        Kind.READ: Access,
+        Kind.DATA: Ticket,
+        Kind.WRITE: Access,
+        Kind.NOTIFY: Notify,
+    }
+)
+"""What the body of each frame is, after the handshake; CHUNK alone is no message."""
 
 _CHUNK_ID = struct.Struct("!Q")
 
