@@ -248,7 +248,7 @@ def parser_case(rng: random.Random, tally: Tally) -> None:
                 got, length = receiver.head(head)
                 rest = frame[wire.HEAD_BYTES :][: length + receiver.mac_bytes]
                 if len(rest) == length + receiver.mac_bytes:
-                    look_at(got, receiver.body(head, rest))
+                    look_at(got, receiver.opened(head + rest))
         case 1:  # a record header
             packed = header(rng.choice(REFS)).pack()
             raw = mutated(rng, packed)

@@ -166,7 +166,7 @@ def test_frames_cannot_be_replayed_reordered_or_forged() -> None:
 
     def read(frame: bytes) -> bytes:
         receiver.head(frame[:HEAD_BYTES])
-        return receiver.body(frame[:HEAD_BYTES], frame[HEAD_BYTES:])
+        return receiver.opened(frame)
 
     assert read(frames[0]) == b"one"
     with pytest.raises(RecordError, match="frame 0 came where 1 must"):
@@ -179,9 +179,8 @@ def test_frames_cannot_be_replayed_reordered_or_forged() -> None:
         forged = FrameCodec((b"r" * 32, b"k" * 32))
         forged._received = 1
         with pytest.raises(RecordError):
-            head = bytes(damaged[:HEAD_BYTES])
-            forged.head(head)
-            forged.body(head, bytes(damaged[HEAD_BYTES:]))
+            forged.head(bytes(damaged[:HEAD_BYTES]))
+            forged.opened(bytes(damaged))
         if at < HEAD_BYTES:  # seen before anybody waits for a body of the wrong length
             alone = FrameCodec((b"r" * 32, b"k" * 32))
             alone._received = 1
@@ -192,7 +191,7 @@ def test_frames_cannot_be_replayed_reordered_or_forged() -> None:
         fresh = FrameCodec((b"r" * 32, b"k" * 32))
         frame = stranger.pack(Kind.GET, b"one")
         fresh.head(frame[:HEAD_BYTES])
-        fresh.body(frame[:HEAD_BYTES], frame[HEAD_BYTES:])
+        fresh.opened(frame)
     with pytest.raises(RecordError, match="wrong time"):
         FrameCodec((b"r" * 32, b"k" * 32)).head(FrameCodec().pack(Kind.HELLO, b""))
     with pytest.raises(RecordError, match="wrong time"):

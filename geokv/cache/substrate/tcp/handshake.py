@@ -171,7 +171,7 @@ async def receive_frame(channel: Channel, codec: FrameCodec) -> tuple[Kind, byte
     head = await channel.receive_bytes(HEAD_BYTES)
     kind, length = codec.head(head)
     rest = await channel.receive_bytes(length + codec.mac_bytes)
-    return kind, codec.body(head, rest)
+    return kind, codec.opened(head + rest)
 
 
 async def greet(channel: Channel, me: Identity, expected: str) -> Session:

@@ -323,14 +323,6 @@ class FrameCodec:
         self._received += 1
         return known, length
 
-    def body(self, head: bytes, rest: bytes) -> bytes:
-        """Body from what follows the head, its MAC checked.
-
-        Raises:
-            RecordError: damaged or forged.
-        """
-        return self.opened(head + rest)
-
     def opened(self, frame: bytes) -> bytes:
         """Body of a whole frame, whose head was looked at; its MAC is checked.
 
