@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 
 import torch
 
@@ -12,85 +13,74 @@ from geokv.engine.engine import Engine
 from geokv.engine.sequence import Sequence as EngineSequence
 
 
-class BlockFiller:
-    """Takes chunks in prefix order into the blocks reserved for them."""
+@dataclass(eq=False)
+class _Filler:
+    """Takes chunks into the blocks reserved for them.
 
-    def __init__(
-        self,
-        engine: Engine,
-        seq: EngineSequence,
-        layout: ChunkLayout,
-        blocks: list[int],
-        skip_tokens: int,
-        copy_bytes_per_token: int,
-    ) -> None:
-        self._engine = engine
-        self._seq = seq
-        self._layout = layout
-        self._blocks = blocks
-        self._skip_tokens = skip_tokens
-        self._copy_bytes_per_token = copy_bytes_per_token
+    Args:
+        skip_tokens: of the first chunk, which the device has already.
+    """
+
+    engine: Engine
+    seq: EngineSequence
+    layout: ChunkLayout
+    blocks: list[int]
+    skip_tokens: int
+    copy_bytes_per_token: int
+
+    def _scatter(self, index: int, memory: memoryview, layers: slice) -> int:
+        """These layers of one chunk, into its blocks; how many tokens of it were wanted."""
+        layout, size = self.layout, self.layout.block_tokens
+        skip = self.skip_tokens if index == 0 else 0
+        stop = (index + 1) * layout.chunk_tokens - self.skip_tokens
+        start = max(0, stop - layout.chunk_tokens)
+        payload = as_payload(memory, layout, layers.stop - layers.start)[:, :, skip:]
+        self.engine.pool.scatter(self.blocks[start // size : stop // size], payload, layers)
+        return stop - start
+
+
+@dataclass(eq=False)
+class BlockFiller(_Filler):
+    """Takes chunks in prefix order."""
 
     async def take(self, index: int, entry: Entry) -> None:
         """Scatter one chunk and charge its copy to the device; only then it counts."""
-        layout = self._layout
-        skip = self._skip_tokens if index == 0 else 0
-        tokens = layout.chunk_tokens - skip
-        count = tokens // layout.block_tokens
-        blocks, self._blocks = self._blocks[:count], self._blocks[count:]
-        payload = as_payload(entry.view, layout)[:, :, skip:]
-        self._engine.pool.scatter(blocks, payload)
-        await self._engine.compute.copy(tokens * self._copy_bytes_per_token, 1, "host_to_device")
-        self._engine.commit(self._seq, tokens)
+        tokens = self._scatter(index, entry.view, slice(0, self.layout.layers))
+        await self.engine.compute.copy(tokens * self.copy_bytes_per_token, 1, "host_to_device")
+        self.engine.commit(self.seq, tokens)
 
 
-class LayerFiller:
+@dataclass(eq=False)
+class LayerFiller(_Filler):
     """Takes the layer groups of a prefix as they come, and lets the engine begin with the first.
 
     One copy to the device per group, for all chunks together: they lie in one staging area
     by then, as with P/D-Serve's block-free transfer.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        seq: EngineSequence,
-        layout: ChunkLayout,
-        blocks: list[int],
-        skip_tokens: int,
-        copy_bytes_per_token: int,
-    ) -> None:
-        self._engine = engine
-        self._seq = seq
-        self._layout = layout
-        self._blocks = blocks
-        self._skip_tokens = skip_tokens
-        self._bytes_per_token = copy_bytes_per_token
-        self._arrival = engine.expect(seq, [stop for _, stop in layout.group_layers])
+    def __post_init__(self) -> None:
+        ends = [stop for _, stop in self.layout.group_layers]
+        self._arrival = self.engine.expect(self.seq, ends)
         self._tokens = self._arrival.tokens
         self._groups_done = 0
 
     async def take(self, index: int, group: int, memory: memoryview) -> None:
         """Scatter one layer group of one chunk; the engine does not count it yet."""
-        layout = self._layout
-        start, stop = layout.group_layers[group]
-        if start == stop:
-            return
-        skip = self._skip_tokens if index == 0 else 0
-        payload = as_payload(memory, layout, stop - start)[:, :, skip:]
-        self._engine.pool.scatter(self._blocks_of(index), payload, slice(start, stop))
+        start, stop = self.layout.group_layers[group]
+        if start < stop:
+            self._scatter(index, memory, slice(start, stop))
 
     async def end_group(self, group: int, chunks: int) -> None:
         """Charge the group's copy to the device, and let the engine use it.
 
         A prefix that has become shorter is held back until it is known how long it is.
         """
-        tokens = max(0, chunks * self._layout.chunk_tokens - self._skip_tokens)
+        tokens = max(0, chunks * self.layout.chunk_tokens - self.skip_tokens)
         if tokens < self._tokens:
             self._tokens = tokens
-            self._arrival = self._engine.retract(self._seq)
-        share = tokens * self._bytes_per_token // self._layout.groups
-        await self._engine.compute.copy(share, 1, "host_to_device")
+            self._arrival = self.engine.retract(self.seq)
+        share = tokens * self.copy_bytes_per_token // self.layout.groups
+        await self.engine.compute.copy(share, 1, "host_to_device")
         self._groups_done = group + 1
         if tokens == self._arrival.tokens:
             self._arrival.arrive()
@@ -99,16 +89,8 @@ class LayerFiller:
         """Nothing more comes: what is whole counts, the rest is to be computed."""
         if self._arrival.complete:
             return
-        whole = self._groups_done == self._layout.groups
-        self._engine.rollback(self._seq, keep=self._tokens if whole else 0)
-
-    def _blocks_of(self, index: int) -> list[int]:
-        size, skipped = self._layout.block_tokens, self._skip_tokens
-        stop = (index + 1) * self._layout.chunk_tokens - skipped
-        start = max(0, stop - self._layout.chunk_tokens)
-        if index == 0:
-            start = 0
-        return self._blocks[start // size : stop // size]
+        whole = self._groups_done == self.layout.groups
+        self.engine.rollback(self.seq, keep=self._tokens if whole else 0)
 
 
 def as_payload(memory: memoryview, layout: ChunkLayout, layers: int = 0) -> torch.Tensor:
