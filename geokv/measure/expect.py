@@ -10,7 +10,7 @@ from collections import Counter
 
 from geokv.measure.cell import CellResult
 from geokv.measure.expect_sweep import break_even, change, closed_form, overlap, tiers_used
-from geokv.measure.result import Result
+from geokv.measure.result import Result, at_least, at_most, indices
 from geokv.scenario.expect import AtKm, Expect, UpToKm
 
 _CONTROL_FLOOR = 1e-3
@@ -70,7 +70,7 @@ def _first_logits(limit: float, cells: list[CellResult]) -> Result:
     if math.isinf(worst):
         return Result(name, False, "first-token logits have different lengths")
     return Result(
-        name, worst <= limit, f"largest difference {worst:.2g} {_sign(worst <= limit)} {limit:g}"
+        name, worst <= limit, f"largest difference {worst:.2g} {at_most(worst <= limit)} {limit:g}"
     )
 
 
@@ -108,7 +108,7 @@ def _controls_differ(limit: float | None, near: list[CellResult]) -> Result:
 
 def _links(near: list[CellResult]) -> Result:
     name = "links_within_tolerance"
-    used = _indices(near)
+    used = indices(near)
     bad = [cell for cell in near if cell.recorded and cell.link_problems]
     if bad:
         said = f"{len(bad)} of {len(near)} cells: {bad[0].cell.label}: {bad[0].link_problems[0]}"
@@ -124,11 +124,11 @@ def _goodput(limit: float, near: list[CellResult]) -> Result:
     name = "goodput_ratio_at_least"
     seen = [(cell.goodput_ratio, cell) for cell in near if cell.goodput_ratio is not None]
     if not seen:
-        return Result(name, None, "goodput was not measured", _indices(near))
+        return Result(name, None, "goodput was not measured", indices(near))
     worst, cell = min(seen, key=lambda item: item[0])
     ok = worst >= limit
-    said = f"lowest ratio {worst:.3f} {'≥' if ok else '<'} {limit:g} at {cell.cell.km:g} km"
-    return Result(name, ok, said, _indices(near))
+    said = f"lowest ratio {worst:.3f} {at_least(ok)} {limit:g} at {cell.cell.km:g} km"
+    return Result(name, ok, said, indices(near))
 
 
 def _ratio(limit: AtKm, near: list[CellResult]) -> Result:
@@ -139,17 +139,17 @@ def _ratio(limit: AtKm, near: list[CellResult]) -> Result:
         return Result(name, None, f"not tested: no cell in range is at {limit.at_km:g} km")
     if len(seen) < len(here):
         said = f"no valid remote hit at {limit.at_km:g} km to compare with the bound"
-        return Result(name, None, said, _indices(here))
+        return Result(name, None, said, indices(here))
     ok = max(seen) <= limit.limit
-    said = f"ratio {max(seen):.3f} {_sign(ok)} {limit.limit:.2f} at {limit.at_km:g} km"
-    return Result(name, ok, said, _indices(here))
+    said = f"ratio {max(seen):.3f} {at_most(ok)} {limit.limit:.2f} at {limit.at_km:g} km"
+    return Result(name, ok, said, indices(here))
 
 
 def _gain_change(limit: UpToKm, near: list[CellResult]) -> Result:
     name = "gain_change_percent_at_most"
     zero = [cell for cell in near if cell.cell.km == 0]
     here = [cell for cell in near if 0 < cell.cell.km <= limit.up_to_km]
-    used = _indices([*zero, *here])
+    used = indices([*zero, *here])
     if not zero or not here:
         said = f"not tested: needs cells at 0 km and up to {limit.up_to_km:g} km"
         return Result(name, None, said, used)
@@ -162,7 +162,7 @@ def _gain_change(limit: UpToKm, near: list[CellResult]) -> Result:
         return Result(name, None, "a cell has no gain to compare with that at 0 km", used)
     worst, cell = max(seen, key=lambda item: item[0])
     ok = worst <= limit.limit
-    said = f"gain changes by {worst:.2f} % {_sign(ok)} {limit.limit:g} % at {cell.cell.km:g} km"
+    said = f"gain changes by {worst:.2f} % {at_most(ok)} {limit.limit:g} % at {cell.cell.km:g} km"
     return Result(name, ok, said, used)
 
 
@@ -184,11 +184,3 @@ def _remote_used(near: list[CellResult]) -> Result:
     if fetched == 0:
         said = f"sharing had no effect: {said}"
     return Result(name, False, f"{said} ({why})" if why else said)
-
-
-def _indices(cells: list[CellResult]) -> tuple[int, ...]:
-    return tuple(cell.cell.index for cell in cells)
-
-
-def _sign(ok: bool) -> str:
-    return "≤" if ok else ">"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from geokv.measure.cell import CellResult
 from geokv.measure.closed_form import layered_ttft_ns
 from geokv.measure.crossover import crossovers
-from geokv.measure.result import Result
+from geokv.measure.result import Result, at_least, at_most, indices
 from geokv.scenario.expect import Tier
-from geokv.scenario.promises import BreakEven, Change, ClosedForm, Overlap
+from geokv.scenario.promises import BreakEven, Change, ClosedForm, Overlap, Where
 from geokv.scenario.sweep import label
 from geokv.units import NS_PER_S
 
@@ -18,7 +18,7 @@ def closed_form(limit: ClosedForm, near: list[CellResult]) -> Result:
     """Every fetch against the time it takes on paper."""
     name = "closed_form_within"
     here = [cell for cell in near if (cell.rtt_asked_ns or 0) >= limit.from_rtt_ms * 1e6]
-    used = _indices(here)
+    used = indices(here)
     seen = [
         (one.off, cell)
         for cell in here
@@ -32,7 +32,7 @@ def closed_form(limit: ClosedForm, near: list[CellResult]) -> Result:
     worst, cell = max(seen, key=lambda item: abs(item[0]))
     ok = 100 * abs(worst) <= limit.percent
     said = (
-        f"{len(seen)} fetches; farthest off by {100 * worst:+.2f} % {_within(ok)} "
+        f"{len(seen)} fetches; farthest off by {100 * worst:+.2f} % {at_most(ok)} "
         f"{limit.percent:g} % ({cell.cell.label})"
     )
     return Result(name, ok, said, used)
@@ -42,7 +42,7 @@ def overlap(limit: Overlap, near: list[CellResult]) -> Result:
     """Every remote hit in layer groups against load and compute side by side."""
     name = "overlap_within"
     here = [cell for cell in near if cell.cell.scenario.deployment.layer_groups > 1]
-    used = _indices(here)
+    used = indices(here)
     seen = [
         (arm.p50_ns / bound - 1, cell)
         for cell in here
@@ -56,7 +56,7 @@ def overlap(limit: Overlap, near: list[CellResult]) -> Result:
     worst, cell = max(seen, key=lambda item: item[0])
     ok = 100 * worst <= limit.percent
     said = (
-        f"{len(seen)} cells; at most {100 * worst:+.2f} % {_within(ok)} {limit.percent:g} % over "
+        f"{len(seen)} cells; at most {100 * worst:+.2f} % {at_most(ok)} {limit.percent:g} % over "
         f"load and compute side by side ({cell.cell.label})"
     )
     return Result(name, ok, said, used)
@@ -78,7 +78,7 @@ def _overlapped_ns(cell: CellResult) -> int | None:
 def break_even(limit: BreakEven, near: list[CellResult]) -> Result:
     """Every measured cross-over against the balance of bytes, round trips and prefill."""
     name = "break_even_within"
-    used = _indices(near)
+    used = indices(near)
     lines = crossovers(near)
     if not any(line.expected or line.measured_bps for line in lines):
         return Result(name, None, "no cross-over lies between the rates of any line", used)
@@ -95,7 +95,7 @@ def break_even(limit: BreakEven, near: list[CellResult]) -> Result:
     ok = 100 * abs(worst) <= limit.percent
     said = (
         f"{len(seen)} cross-overs of {len(lines)} lines; farthest off by {100 * worst:+.1f} % "
-        f"{_within(ok)} {limit.percent:g} %: {_gbps(line.measured_bps)} seen, "
+        f"{at_most(ok)} {limit.percent:g} %: {_gbps(line.measured_bps)} seen, "
         f"{_gbps(line.predicted_bps)} predicted ({label(line.settings)})"
     )
     return Result(name, ok, said, used)
@@ -112,7 +112,7 @@ def change(limit: Change, near: list[CellResult], number: int) -> Result:
         for other in here
         if other.cell.settings == {**one.cell.settings, limit.along: limit.end}
     ]
-    used = _indices([cell for pair in pairs for cell in pair])
+    used = indices([cell for pair in pairs for cell in pair])
     factors = []
     for one, other in pairs:
         before, after = _value(one, limit.of), _value(other, limit.of)
@@ -127,7 +127,7 @@ def change(limit: Change, near: list[CellResult], number: int) -> Result:
         pick = min if least else max
         factor, cell = pick(factors, key=lambda item: item[0])
         ok = factor >= bound if least else factor <= bound
-        sign = ("≥" if ok else "<") if least else ("≤" if ok else ">")
+        sign = at_least(ok) if least else at_most(ok)
         said = f"{about}: × {factor:.3g} {sign} {bound:g} ({cell.cell.label})"
         if not ok:
             return Result(name, False, said, used)
@@ -159,17 +159,9 @@ def _value(cell: CellResult, of: str) -> float | None:
     return one.goodput_bps if of == "goodput" else one.time_ns
 
 
-def _is(cell: CellResult, where: dict[str, bool | int | float | str]) -> bool:
+def _is(cell: CellResult, where: Where) -> bool:
     return all(cell.cell.settings.get(title) == value for title, value in where.items())
 
 
 def _gbps(rate_bps: float | None) -> str:
     return "no rate" if rate_bps is None else f"{rate_bps / NS_PER_S:.3g} Gb/s"
-
-
-def _within(ok: bool) -> str:
-    return "≤" if ok else ">"
-
-
-def _indices(cells: list[CellResult]) -> tuple[int, ...]:
-    return tuple(cell.cell.index for cell in cells)
