@@ -189,6 +189,10 @@ class ChunkLayout:
             start += real
         return tuple(slices)
 
+    def chosen(self, group: int) -> range:
+        """The groups that ``group`` stands for in a request: all of them if it is -1."""
+        return range(self.groups) if group < 0 else range(group, group + 1)
+
     @cached_property
     def fingerprint(self) -> bytes:
         """16 bytes that two layouts share only if every field agrees."""

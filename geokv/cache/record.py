@@ -243,15 +243,20 @@ def verify(
     return None
 
 
+def checksum(real: memoryview | bytes, fill: memoryview) -> bytes:
+    """xxh3-128 of one layer group and the filler that follows it."""
+    digest = xxhash.xxh3_128(real)
+    digest.update(fill)
+    return digest.digest()
+
+
 def checksums(layout: ChunkLayout, payload: memoryview | bytes) -> tuple[bytes, ...]:
-    """xxh3-128 of each layer group of ``payload`` [real_bytes] with its filler."""
+    """``checksum`` of each layer group of ``payload`` [real_bytes] with its filler."""
     view = memoryview(payload)
-    digests = []
-    for piece, fill in zip(layout.group_slices, group_filler(layout), strict=True):
-        digest = xxhash.xxh3_128(view[piece])
-        digest.update(fill)
-        digests.append(digest.digest())
-    return tuple(digests)
+    return tuple(
+        checksum(view[piece], fill)
+        for piece, fill in zip(layout.group_slices, group_filler(layout), strict=True)
+    )
 
 
 def make_header(

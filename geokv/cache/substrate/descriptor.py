@@ -26,7 +26,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import xxhash
 
 from geokv.cache import record
 from geokv.cache.filler import group_filler
@@ -281,8 +280,7 @@ class AgentTransport:
         self, agent: Agent, transfer: Transfer, opened: Opened, memory: Segment
     ) -> None:
         """READ the chunk's pieces, real KV into ``memory`` and filler into its place."""
-        groups = self._layout.group_bytes
-        chosen = groups if transfer.group < 0 else groups[transfer.group : transfer.group + 1]
+        chosen = [self._layout.group_bytes[group] for group in self._layout.chosen(transfer.group)]
         sizes = [size for real, fill in chosen for size in (real, fill)]
         if [place.length for place in opened.places] != [size for size in sizes if size]:
             self._memory.give_back(memory)
@@ -333,14 +331,12 @@ class AgentTransport:
     def _compare(self, transfer: Transfer, header: ChunkHeader, came: memoryview) -> None:
         layout = self._layout
         fillers = group_filler(layout)
-        one = transfer.group
-        groups = range(layout.groups) if one < 0 else range(one, one + 1)
+        groups = layout.chosen(transfer.group)
         base = layout.group_slices[groups[0]].start
         for group in groups:
             piece = layout.group_slices[group]
-            digest = xxhash.xxh3_128(came[piece.start - base : piece.stop - base])
-            digest.update(fillers[group])
-            if digest.digest() != header.checksums[group]:
+            real = came[piece.start - base : piece.stop - base]
+            if record.checksum(real, fillers[group]) != header.checksums[group]:
                 raise FetchError("corrupt", f"from {transfer.site}: layer group {group}")
 
 

@@ -239,7 +239,7 @@ def said(**changes: Any) -> tuple[wire.Coded, list[memoryview]]:
     pieces: list[memoryview] = []
     for place, fill in zip(LAYOUT.group_slices, group_filler(LAYOUT), strict=True):
         pieces += [raw[place], fill]
-    coded = code(pieces, LAYOUT, range(LAYOUT.groups), CODECS["int8"])
+    coded = code(pieces, LAYOUT, CODECS["int8"])
     assert coded is not None
     message = wire.Coded(1, "int8", b"", coded[0])
     return msgspec.structs.replace(message, **changes), coded[1]

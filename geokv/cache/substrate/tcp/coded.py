@@ -8,37 +8,33 @@ unverified is given to a decoder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Sequence
 
 import xxhash
 
 from geokv.cache.codec import CODECS, Codec, Shape
 from geokv.cache.filler import group_filler
 from geokv.cache.layout import ChunkLayout
-from geokv.cache.record import ChunkHeader
+from geokv.cache.record import ChunkHeader, checksum
 from geokv.cache.substrate.tcp import wire
 from geokv.cache.substrate.tcp.channel import Segment
 from geokv.errors import FetchError, RecordError
 
 
 def code(
-    pieces: list[memoryview], layout: ChunkLayout, groups: Iterable[int], codec: Codec
+    pieces: Sequence[memoryview], layout: ChunkLayout, codec: Codec
 ) -> tuple[tuple[wire.CodedGroup, ...], list[memoryview]] | None:
-    """``pieces`` (real KV and filler of each of ``groups``), coded, and what to say of
-    them; ``None`` if a group did not get shorter."""
+    """``pieces`` (real KV and filler of each group), coded, and what to say of them;
+    ``None`` if a group did not get shorter."""
     shape = Shape.of(layout)
     said: list[wire.CodedGroup] = []
     coded: list[memoryview] = []
-    for position, _group in enumerate(groups):
-        real, fill = pieces[2 * position], pieces[2 * position + 1]
+    for real, fill in zip(pieces[::2], pieces[1::2], strict=True):
         data = codec.encode(real, shape)
         if data is None or len(data) >= len(real):
             return None
         short = fill[: len(fill) * len(data) // len(real)]
-        digest = xxhash.xxh3_128(data)
-        digest.update(short)
-        said.append(wire.CodedGroup(len(data), len(short), digest.digest()))
+        said.append(wire.CodedGroup(len(data), len(short), checksum(data, short)))
         coded += [memoryview(data), short]
     return tuple(said), coded
 
@@ -104,10 +100,9 @@ class CodedPayload:
                 self._codec.decode(self._memory[at], Shape.of(self._layout), real)
             except RecordError as error:
                 return f"layer group {number}: {error.message}"
-            digest = xxhash.xxh3_128(real)
-            digest.update(fillers[number])
+            found = checksum(real, fillers[number])
             if self._codec.lossy:
-                sums[number] = digest.digest()
-            elif digest.digest() != sums[number]:
+                sums[number] = found
+            elif found != sums[number]:
                 return f"checksum of layer group {number} after decoding"
-        return replace(header, checksums=tuple(sums), lossy=header.lossy or self._codec.lossy)
+        return header.with_checksums(sums, header.lossy or self._codec.lossy)

@@ -292,14 +292,12 @@ class Conversation:
         self._spawn(self._paced(pieces, get.tenant))
 
     def _framed(self, get: wire.Get, served: Served) -> tuple[bytes, list[memoryview]]:
-        layout = self._desk.layout
-        groups = range(layout.groups) if get.group < 0 else range(get.group, get.group + 1)
         pieces = served.pieces
         if get.group >= 0:
             pieces = pieces[2 * get.group : 2 * get.group + 2]
         codec = CODECS.get(get.codec)
         if codec is not None and not (codec.lossy and get.exact):
-            coded = code(pieces, layout, groups, codec)
+            coded = code(pieces, self._desk.layout, codec)
             if coded is not None:
                 said = wire.Coded(get.id, codec.name, served.header, coded[0])
                 return self._codec.pack(Kind.CODED, wire.encode(said)), coded[1]

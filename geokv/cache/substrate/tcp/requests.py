@@ -110,8 +110,7 @@ class GetRequest(Request):
 
     @property
     def _groups(self) -> range:
-        group = self.transfer.group
-        return range(self._layout.groups) if group < 0 else range(group, group + 1)
+        return self._layout.chosen(self.transfer.group)
 
     def _checked(self, packed: bytes | memoryview) -> ChunkHeader:
         self.transfer.first_byte_ns = now_ns()
