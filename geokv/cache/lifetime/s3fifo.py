@@ -11,7 +11,7 @@ here it only counts, and enters when there is room.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from geokv.cache.lifetime.policy import MayGo
 from geokv.errors import ConfigError
@@ -73,22 +73,23 @@ class S3Fifo:
         del (self._small if key in self._small else self._main)[key]
 
     def evict(self, coming: bytes, may_go: MayGo) -> bytes | None:
+        def small() -> tuple[bytes | None, bool]:
+            return self._from_small(coming, may_go)
+
+        def main() -> tuple[bytes | None, bool]:
+            return self._from_main(may_go)
+
         in_main = coming in self._ghost
         while True:
             small_len = len(self._small) + (not in_main)
             main_len = len(self._main) + in_main
             first_small = small_len > self._small_most or not main_len
-            if first_small:
-                gone, moved = self._from_small(coming, may_go)
-                if gone is None and not moved:
-                    # Nothing of small may go: pins, and not the share, decide.
-                    return self._first_of_main(may_go)
-            else:
-                gone, moved = self._from_main(may_go)
-                if gone is None and not moved:
-                    return self._first_of_small(coming, may_go)
+            gone, moved = small() if first_small else main()
             if gone is not None:
                 return gone
+            if not moved:
+                # Nothing there may go: pins, and not the share, decide.
+                return _first(main if first_small else small)
 
     def keys(self) -> Iterator[bytes]:
         yield from self._small
@@ -124,14 +125,10 @@ class S3Fifo:
                 return key, True
         return None, False
 
-    def _first_of_main(self, may_go: MayGo) -> bytes | None:
-        while True:
-            gone, moved = self._from_main(may_go)
-            if gone is not None or not moved:
-                return gone
 
-    def _first_of_small(self, coming: bytes, may_go: MayGo) -> bytes | None:
-        while True:
-            gone, moved = self._from_small(coming, may_go)
-            if gone is not None or not moved:
-                return gone
+def _first(step: Callable[[], tuple[bytes | None, bool]]) -> bytes | None:
+    """Who goes first, however many keys move before; ``None`` if none may."""
+    while True:
+        gone, moved = step()
+        if gone is not None or not moved:
+            return gone
