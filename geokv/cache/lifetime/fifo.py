@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
 from geokv.cache.lifetime.policy import MayGo
@@ -11,7 +12,7 @@ class Fifo:
     """Who came first goes first."""
 
     def __init__(self) -> None:
-        self._order: dict[bytes, None] = {}
+        self._order: OrderedDict[bytes, None] = OrderedDict()
 
     def added(self, key: bytes) -> None:
         self._order[key] = None
