@@ -54,8 +54,9 @@ class Demoter:
     def add(self, entry: Entry) -> None:
         """Take over a pinned chunk; released at once if the queue is full."""
         key = entry.header.key
-        if len(self._waiting) >= self._depth or not self._disk.outage.may_try:
-            self.refused(key, "full" if len(self._waiting) >= self._depth else "down")
+        full = len(self._waiting) >= self._depth
+        if full or not self._disk.outage.may_try:
+            self.refused(key, "full" if full else "down")
             entry.release()
             return
         self._waiting[key] = entry
