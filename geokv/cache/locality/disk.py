@@ -280,11 +280,8 @@ class DiskTier(SlotTier):
 
     def _lose(self, key: bytes, cause: str) -> None:
         self.causes[cause] += 1
-        if key in self._cached:
-            self._policy.removed(key)
-            self._leave_cached(key)
-            if self.on_lost is not None:
-                self.on_lost(key)
+        if super().drop([key]) and self.on_lost is not None:
+            self.on_lost(key)
 
     def _undo(self, slot: Slot, path: Path, cause: str) -> None:
         self._unwanted.pop(slot.key, None)
