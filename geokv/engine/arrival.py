@@ -46,11 +46,6 @@ class Arrival:
         """Whether all of it is here."""
         return self._arrived == self.groups
 
-    @property
-    def awaited(self) -> bool:
-        """Whether a step stands still because of it."""
-        return self._waiter is not None
-
     def arrive(self) -> None:
         """The next group is in its blocks.
 
