@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from geokv.clock import now_ns
+from geokv.engine.arrival import Arrival
 from geokv.engine.generation import Generation, TokenEvent
 from geokv.engine.sampling import SamplingParams
 from geokv.engine.sequence import Sequence
@@ -71,9 +72,14 @@ class Answer:
     held: bool = False
 
     @property
+    def arrival(self) -> Arrival | None:
+        """KV that it was promised and that is not all here."""
+        return self.seq.arrival if self.seq is not None else None
+
+    @property
     def is_arriving(self) -> bool:
         """Whether KV that it was promised is not all here."""
-        return self.seq is not None and self.seq.arrival is not None
+        return self.arrival is not None
 
     @property
     def tokens(self) -> list[int]:

@@ -129,13 +129,13 @@ class Scheduler:
         arriving = [answer for answer in self.running if answer.is_arriving]
         alone = len(arriving) == 1 == len(self.running) and not self.waiting
         for answer in self.running:
-            arrival = answer.seq.arrival if answer.seq is not None else None
+            arrival = answer.arrival
             answer.held = arrival is not None and not (alone and arrival.begun)
 
     def make_way(self) -> None:
         """Somebody else may be computed: no step stands still for a link any longer."""
         for answer in self.running:
-            arrival = answer.seq.arrival if answer.seq is not None else None
+            arrival = answer.arrival
             if arrival is not None and (self.waiting or len(self.running) > 1):
                 arrival.interrupt()
 
