@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -10,9 +11,9 @@ from geokv.engine.fit.attention import Form, Group, fit_attention
 from geokv.engine.fit.dense import (
     BYTE_KNOTS,
     HEAD_KNOTS,
-    LARGEST_BATCH,
     LAYER_KNOTS,
     Shaped,
+    by_phase,
     fit_dense,
     fit_efficiencies,
     fit_stack,
@@ -78,8 +79,8 @@ def rtx_prefill(sources: Sources, part_of: slice = slice(None)) -> Attention:
     """RTX PRO 6000's prefill kernel, which also runs the decodes of mixed steps."""
     groups = []
     for launches in sources.vllm.values():
-        alone = [launch for launch in launches if launch.prefill and not launch.decode]
-        mixed = [launch for launch in launches if launch.prefill and launch.decode]
+        alone = [launch for launch in launches if launch.phase == "prefill"]
+        mixed = [launch for launch in launches if launch.phase == "mixed step"]
         groups += [
             Group(alone[part_of], VLLM_HEADS, 1.0),
             Group(mixed[::MIXED_STEP][part_of], VLLM_HEADS, 2.0),
@@ -90,7 +91,10 @@ def rtx_prefill(sources: Sources, part_of: slice = slice(None)) -> Attention:
 def rtx_decode(sources: Sources, part_of: slice = slice(None)) -> Attention:
     """RTX PRO 6000's decode kernel."""
     groups = [
-        Group([launch for launch in launches if not launch.prefill][part_of], VLLM_KV_HEADS[name])
+        Group(
+            [launch for launch in launches if launch.phase == "decode"][part_of],
+            VLLM_KV_HEADS[name],
+        )
         for name, launches in sources.vllm.items()
     ]
     return fit_attention(RTX_DECODE, groups)
@@ -174,7 +178,7 @@ def _all_reduces(sources: Sources, device: str) -> dict[int, Curve]:
 def _kernels(
     device_name: str,
     attention: tuple[Attention, Attention],
-    walks: str,
+    walks: Literal["query", "kv"],
     *,
     one_launch: bool,
     all_reduce: dict[int, Curve],
@@ -188,7 +192,7 @@ def _kernels(
         layer_s=1e-5,
         prefill_attention=attention[0],
         decode_attention=attention[1],
-        decode_walks="query" if walks == "query" else "kv",
+        decode_walks=walks,
         one_launch=one_launch,
         all_reduce=all_reduce,
         error={"none": FitError(points=1, median=0.0, p95=0.0)},
@@ -196,13 +200,13 @@ def _kernels(
     )
     found = fit_efficiencies(device, start, points)
     errors = {}
-    for name, chosen in (("prefill", True), ("decode", False)):
+    for phase in ("prefill", "decode"):
         predicted, measured = [], []
         for group in points:
-            mask = (group.dense.tokens > LARGEST_BATCH) == chosen
-            predicted.append(group.predicted(device, found)[mask])
-            measured.append(group.dense.seconds[mask])
-        errors[f"dense {name}"] = error_of(np.concatenate(predicted), np.concatenate(measured))
+            chosen = by_phase(group.dense.tokens)[phase]
+            predicted.append(group.predicted(device, found)[chosen])
+            measured.append(group.dense.seconds[chosen])
+        errors[f"dense {phase}"] = error_of(np.concatenate(predicted), np.concatenate(measured))
     return found.model_copy(update={"error": errors})
 
 
@@ -226,10 +230,6 @@ def dense_points(
         seconds = np.array([kernels.all_reduce[2](size) for size in sizes])
         return with_all_reduce(found, shape, Dense(np.array(sizes, dtype=np.float64), seconds))
     return None
-
-
-def _some(dense: Dense, part_of: slice) -> Dense:
-    return Dense(dense.tokens[part_of], dense.seconds[part_of])
 
 
 def head_points(sources: Sources, model: str, ways: int, device: str) -> Dense | None:
@@ -281,10 +281,10 @@ def fit_pair(
     layers_s, head_s = dense_curves(shape, ways, device, kernels)
     prefill, decode = attentions(shape.head_dim, device, kernels)
     if head := head_points(sources, model, ways, device_name):
-        head_s = fit_dense(_some(head, part_of), HEAD_KNOTS)
+        head_s = fit_dense(head.part(part_of), HEAD_KNOTS)
     stack = passes or sources.splitwise.get((device_name, model, ways))
     if dense := dense_points(sources, kernels, model, ways, device_name):
-        layers_s = fit_dense(_some(dense, part_of), LAYER_KNOTS)
+        layers_s = fit_dense(dense.part(part_of), LAYER_KNOTS)
     profile = GpuProfile(
         kind="fitted",
         layers_s=layers_s,

@@ -16,13 +16,19 @@ from geokv.engine.fit.build import (
     rtx_decode,
     rtx_prefill,
 )
-from geokv.engine.fit.dense import BYTE_KNOTS, LARGEST_BATCH, Shaped, fit_dense
+from geokv.engine.fit.dense import (
+    BYTE_KNOTS,
+    LARGEST_BATCH,
+    Shaped,
+    by_phase,
+    fit_dense,
+    with_all_reduce,
+)
 from geokv.engine.fit.measured import (
     SPLITWISE,
     V0,
     VIDUR,
     VLLM,
-    Dense,
     Launch,
     Measurements,
     Pass,
@@ -189,8 +195,7 @@ def _layers(
     source = VLLM if device == RTX else VIDUR
     head = head_points(sources, model, ways, device) if device == RTX else None
     rows = []
-    for phase, large in (("prefill", True), ("decode", False)):
-        chosen = (dense.tokens > LARGEST_BATCH) == large
+    for phase, chosen in by_phase(dense.tokens).items():
         odd = chosen.copy()
         odd[EVEN] = False
         rows.append(
@@ -267,7 +272,7 @@ def _all_reduces(sources: Sources, kernels: Mapping[str, Kernels]) -> list[Row]:
     rows = []
     for (device, ways), found in sources.all_reduce.items():
         curve = kernels[device].all_reduce[ways]
-        half = fit_dense(Dense(found.tokens[EVEN], found.seconds[EVEN]), BYTE_KNOTS)
+        half = fit_dense(found.part(EVEN), BYTE_KNOTS)
         rows.append(
             row(
                 (device, "all-reduce", VIDUR, f"{ways} GPUs, 2 KiB to 64 MiB", ""),
@@ -284,12 +289,8 @@ def _rtx_attention(sources: Sources, load: Loader, halved: dict[str, Kernels]) -
     for name, launches in sources.vllm.items():
         model, ways = VLLM_RUNS[name]
         profile = load(profile_name(model, ways, RTX))
-        kinds = {
-            "prefill": [one for one in launches if one.prefill and not one.decode],
-            "decode": [one for one in launches if not one.prefill],
-            "mixed step": [one for one in launches if one.prefill and one.decode],
-        }
-        for phase, points in kinds.items():
+        for phase in ("prefill", "decode", "mixed step"):
+            points = [one for one in launches if one.phase == phase]
             where = (RTX, phase, VLLM, f"{_said(model, ways)}, attention")
             rows.append(_launch_row(where, profile, halved[RTX], points))
     return rows
@@ -323,18 +324,15 @@ def _outside(sources: Sources, kernels: Mapping[str, Kernels], load: Loader) -> 
     for device in (H100, A100):
         group = Shaped(large, 1, sources.vidur[device, VIDUR_70B, 1])
         predicted = group.predicted(part(Device, device), kernels[device])
-        for phase, big in (("prefill", True), ("decode", False)):
-            chosen = (group.dense.tokens > LARGEST_BATCH) == big
+        for phase, chosen in by_phase(group.dense.tokens).items():
             where = (device, phase, VIDUR, f"{OLD70} on 1 GPU, layers", "(roofline)")
             measured = group.dense.seconds[chosen]
             rows.append(row(where, list(predicted[chosen]), measured, counts=False))
     name = profile_name(L70, 4, H100)
-    profile, dense = load(name), sources.v0_dense["70B_tp4"]
-    reduce = sources.all_reduce[H100, 4]
-    size = dense.tokens * large.hidden * 2
-    extra = 2 * large.layers * np.interp(size, reduce.tokens, reduce.seconds)
-    for phase, chosen in (("prefill", dense.tokens > 256), ("decode", dense.tokens <= 256)):
+    profile = load(name)
+    dense = with_all_reduce(sources.v0_dense["70B_tp4"], large, sources.all_reduce[H100, 4])
+    for phase, chosen in by_phase(dense.tokens).items():
         again = [profile.layers_s(int(n)) for n in dense.tokens[chosen]]
         where = (H100, phase, V0, f"{_said(L70, 4)}, unfused layers", name)
-        rows.append(row(where, again, (dense.seconds + extra)[chosen], counts=False))
+        rows.append(row(where, again, dense.seconds[chosen], counts=False))
     return rows

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geokv.engine.fit.measured import Dense, Pass
 from geokv.engine.fit.solve import Array, curve, fit_curve, relative, rising, rounded
@@ -26,6 +27,12 @@ HEAD_KNOTS = (1, 64, 128, 256, 512, 1024, 2048)
 #: Of an end-to-end stack: decode batches to 64, prompts from 128 on.
 STACK_KNOTS = (1, 16, 32, 64, 128, 512, 2048, 4096, 8192, 32768)
 BYTE_KNOTS = (2**11, 2**19, 2**21, 2**22, 2**23, 2**24, 2**26)
+
+
+def by_phase(tokens: Array) -> dict[str, NDArray[np.bool_]]:
+    """Which passes of ``tokens`` are compared as what."""
+    large = tokens > LARGEST_BATCH
+    return {"prefill": large, "decode": ~large}
 
 
 def fit_dense(dense: Dense, knots: Sequence[int]) -> Curve:
@@ -55,8 +62,7 @@ class Shaped:
     def thinned(self, most: int = 32) -> Shaped:
         """Evenly fewer points: three constants need no more."""
         step = max(1, len(self.dense.tokens) // most)
-        thin = Dense(self.dense.tokens[::step], self.dense.seconds[::step])
-        return Shaped(self.shape, self.ways, thin)
+        return Shaped(self.shape, self.ways, self.dense.part(slice(None, None, step)))
 
     def predicted(self, device: Device, kernels: Kernels) -> Array:
         """The roofline's seconds of the same passes."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geokv.engine.fit.solve import Array
 from geokv.errors import ConfigError
@@ -49,6 +50,10 @@ class Dense:
     tokens: Array
     seconds: Array
 
+    def part(self, chosen: slice | NDArray[np.bool_]) -> Dense:
+        """Some of the points."""
+        return Dense(self.tokens[chosen], self.seconds[chosen])
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -62,6 +67,13 @@ class Launch:
     prefill: tuple[int, int] | None
     decode: tuple[int, ...]
     seconds: float
+
+    @property
+    def phase(self) -> Literal["prefill", "decode", "mixed step"]:
+        """What it was of: a chunk alone, decodes alone, or both together."""
+        if not self.prefill:
+            return "decode"
+        return "mixed step" if self.decode else "prefill"
 
 
 @dataclass(frozen=True)
