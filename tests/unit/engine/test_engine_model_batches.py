@@ -92,36 +92,36 @@ def alone(model: LlamaModel, tokens: list[int]) -> torch.Tensor:
     return model.forward([Span(tokens, 0, list(range(16)))], pool)[0]
 
 
-@settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 2**32), masked=st.booleans())
-def test_any_mix_equals_one_at_a_time(small: LlamaModel, seed: int, masked: bool) -> None:
+def mixed_and_alone(
+    reference: LlamaModel, seed: int, masked: bool
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """All logits of a random mix, each with those of its text computed alone."""
     shape = random.Random(seed)
-    model = LlamaModel(small.config, small.weights, small.fingerprint, masked)
+    model = LlamaModel(reference.config, reference.weights, reference.fingerprint, masked)
     pool = model.new_pool(160, BLOCK)
     texts = texts_of(model, pool, shape)
     run(model, pool, texts, shape)
     for text in texts:
         for length, logits in text.logits.items():
-            wanted = alone(small, text.tokens[:length])
-            assert (logits - wanted).abs().max() <= EXACT * wanted.abs().max()
-            assert logits.argmax() == wanted.argmax()
+            yield logits, alone(reference, text.tokens[:length])
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), masked=st.booleans())
+def test_any_mix_equals_one_at_a_time(small: LlamaModel, seed: int, masked: bool) -> None:
+    for logits, wanted in mixed_and_alone(small, seed, masked):
+        assert (logits - wanted).abs().max() <= EXACT * wanted.abs().max()
+        assert logits.argmax() == wanted.argmax()
 
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32), masked=st.booleans())
 def test_in_bfloat16_only_near_ties_may_turn(small: LlamaModel, seed: int, masked: bool) -> None:
-    shape = random.Random(seed)
     half = random_model(small.config, seed=3, dtype=torch.bfloat16)
-    model = LlamaModel(half.config, half.weights, half.fingerprint, masked)
-    pool = model.new_pool(160, BLOCK)
-    texts = texts_of(model, pool, shape)
-    run(model, pool, texts, shape)
-    for text in texts:
-        for length, logits in text.logits.items():
-            wanted = alone(half, text.tokens[:length])
-            assert (logits - wanted).abs().max() < BF16_LOGITS
-            best, second = wanted.topk(2).values.tolist()
-            assert logits.argmax() == wanted.argmax() or best - second < 2 * BF16_LOGITS
+    for logits, wanted in mixed_and_alone(half, seed, masked):
+        assert (logits - wanted).abs().max() < BF16_LOGITS
+        best, second = wanted.topk(2).values.tolist()
+        assert logits.argmax() == wanted.argmax() or best - second < 2 * BF16_LOGITS
 
 
 def test_decodes_that_begin_alike_share_one_attention(small: LlamaModel) -> None:
