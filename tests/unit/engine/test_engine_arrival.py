@@ -73,6 +73,15 @@ def fill(engine: Engine, blocks: list[int], payload: torch.Tensor, group: int) -
         engine.pool.scatter(blocks, payload[part], part)
 
 
+def first_group(engine: Engine, seq: Sequence, payload: torch.Tensor) -> list[int]:
+    """Promise the first 32 tokens and bring one group of them; their blocks."""
+    blocks = engine.reserve(seq, 32)
+    arrival = engine.expect(seq, LAYERS)
+    fill(engine, blocks, payload, 0)
+    arrival.arrive()
+    return blocks
+
+
 async def tokens_of(request: Any) -> list[int]:
     return [event.token async for event in request]
 
@@ -169,10 +178,7 @@ async def test_what_does_not_come_is_computed(
     loop = EngineLoop(engine, SchedulerSettings())
 
     async def load(seq: Sequence) -> None:
-        blocks = engine.reserve(seq, 32)
-        arrival = engine.expect(seq, LAYERS)
-        fill(engine, blocks, payload, 0)
-        arrival.arrive()
+        blocks = first_group(engine, seq, payload)
         await asyncio.sleep(0.002)
         engine.pool.scatter(blocks[:4], payload[:, :, :16])
         engine.rollback(seq, keep=kept)
@@ -190,10 +196,7 @@ async def test_cancelling_in_the_middle_leaks_nothing_and_caches_nothing(
     loop = EngineLoop(engine, SchedulerSettings())
 
     async def load(seq: Sequence) -> None:
-        blocks = engine.reserve(seq, 32)
-        arrival = engine.expect(seq, LAYERS)
-        fill(engine, blocks, payload, 0)
-        arrival.arrive()
+        first_group(engine, seq, payload)
         await asyncio.sleep(60)
 
     request = loop.submit(Prompt(TOKENS, ROOT, SamplingParams(max_tokens=8), load=load))
