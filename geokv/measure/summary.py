@@ -149,11 +149,11 @@ def _ran(scenario: Scenario, manifest: Manifest) -> dict[str, Any]:
 
 def _warnings(scenario: Scenario, results: list[CellResult], requests: list[Request]) -> list[str]:
     warnings = []
+    keeps = isinstance(scenario.workload, WorkingSet)
     for result in results:
         label = result.cell.label
         warnings += [f"{label}: {said}" for said in result.void_because]
         remote = result.arms.get("remote-hit")
-        keeps = isinstance(scenario.workload, WorkingSet)
         if remote and remote.fetched < remote.n and not keeps:
             causes = ", ".join(f"{cause} {count}" for cause, count in remote.misses.items())
             lack = remote.n - remote.fetched
@@ -266,10 +266,10 @@ def _fetching(one: Fetching | None) -> dict[str, Any] | None:
         "requests": one.requests,
         "time_ms": _ms(one.time_ns),
         "chunks": one.chunks,
-        "goodput_gbps": _round(one.goodput_bps / 1e9, 4),
+        "goodput_gbps": _gbps(one.goodput_bps),
         "round_trips": _round(one.round_trips, 3),
         "predicted_ms": _ms(one.predicted_ns),
-        "off_percent": None if one.off is None else _round(100 * one.off, 2),
+        "off_percent": _percent(one.off),
     }
 
 
@@ -288,9 +288,9 @@ def _crossover(one: Crossover) -> dict[str, Any]:
     return {
         "settings": one.settings,
         "cells": list(one.cells),
-        "measured_gbps": None if one.measured_bps is None else _round(one.measured_bps / 1e9, 4),
-        "predicted_gbps": None if one.predicted_bps is None else _round(one.predicted_bps / 1e9, 4),
-        "off_percent": None if one.off is None else _round(100 * one.off, 2),
+        "measured_gbps": _gbps(one.measured_bps),
+        "predicted_gbps": _gbps(one.predicted_bps),
+        "off_percent": _percent(one.off),
     }
 
 
@@ -315,6 +315,14 @@ def _parts(joules: Joules | None) -> dict[str, float | None] | None:
 
 def _ms(value_ns: int | None) -> float | None:
     return None if value_ns is None else round(value_ns / 1_000_000, 3)
+
+
+def _gbps(value_bps: float | None) -> float | None:
+    return None if value_bps is None else round(value_bps / 1e9, 4)
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else round(100 * share, 2)
 
 
 def _round(value: float | None, digits: int) -> float | None:
