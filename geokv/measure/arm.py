@@ -9,6 +9,7 @@ from geokv.measure.energy import Constants, Joules, mean_joules, request_joules
 from geokv.measure.percentile import Interval, median_interval, percentile
 from geokv.measure.records import Request
 from geokv.measure.spans import median_spans, not_additive, off_by
+from geokv.scenario.model import CONTROLS
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def reduce_arm(
     )
 
 
-LOCAL_ARMS = frozenset({"local-hit", "control-foreign", "control-corrupt"})
+_LOCAL_ARMS = frozenset({"local-hit", *CONTROLS})
 """Served by what lies at the asker, and by nothing that crosses a link."""
 
 
@@ -106,6 +107,6 @@ def _misnamed(row: Request, keeps: bool) -> str:
     if row.arm == "recompute" and (row.cached_tokens or row.source != "none"):
         return f"{place}: used {row.cached_tokens} cached tokens from {row.source}"
     here = row.source in {"device", "dram", "disk"} and row.cached_tokens > 0
-    if row.arm in LOCAL_ARMS and (not (here or keeps) or row.wire_bytes or row.chunks_remote):
+    if row.arm in _LOCAL_ARMS and (not (here or keeps) or row.wire_bytes or row.chunks_remote):
         return f"{place}: served from {row.source} with {row.wire_bytes} bytes over the link"
     return ""

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from geokv.measure.answers import logits_diff, paired
 from geokv.measure.records import Request
-
-CONTROLS = ("control-foreign", "control-corrupt")
+from geokv.scenario.model import CONTROLS
 
 
 @dataclass

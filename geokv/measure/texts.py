@@ -7,9 +7,9 @@ from typing import Any
 
 from geokv.measure.answers import REFERENCE
 from geokv.measure.cell import CellResult
-from geokv.measure.controls import CONTROLS
 from geokv.measure.records import Request
 from geokv.scenario import Scenario
+from geokv.scenario.model import CONTROLS
 from geokv.scenario.workload import Document
 
 _REMOTE = "remote-hit"

@@ -24,7 +24,9 @@ from geokv.scenario.workload import Workload
 
 Arm = Literal["recompute", "local-hit", "remote-hit", "control-foreign", "control-corrupt"]
 ARMS: tuple[Arm, ...] = ("recompute", "local-hit", "remote-hit")
-"""Those that are run unless a scenario says otherwise. A control is planted to be wrong."""
+"""Those that are run unless a scenario says otherwise."""
+CONTROLS: tuple[Arm, ...] = ("control-foreign", "control-corrupt")
+"""Those whose KV is planted to be wrong."""
 
 
 class Scenario(Strict):
