@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import get_args
 
 from geokv.measure.percentile import percentile
 from geokv.measure.records import Request
+from geokv.scenario.expect import Tier
 
-TIERS = ("device", "dram", "disk", "remote")
+TIERS: tuple[Tier, ...] = get_args(Tier)
 COMPUTED = "computed"
 
 
