@@ -102,20 +102,16 @@ class Lender:
             raise RecordError(f"no request for a chunk ({error})") from None
         await self._source.reach(want.key, want.tenant)
         served = self._source.open(want.key, want.tenant, peer)
-        if not isinstance(served, str) and served.lossy and want.exact:
-            served.release()
-            served = "lossy"
+        if not isinstance(served, str):
+            served = served.part(want.group, self._layout.groups, want.exact)
         if isinstance(served, str):
             self._source.closed(want.key, peer, 0, served)
             return msgspec.msgpack.encode(Opened(served))
         return msgspec.msgpack.encode(self._lend(peer, want, served))
 
     def _lend(self, peer: str, want: Wanted, served: Served) -> Opened:
-        pieces = served.pieces
-        if 0 <= want.group < self._layout.groups:
-            pieces = pieces[2 * want.group : 2 * want.group + 2]
         places = []
-        for piece in pieces:
+        for piece in served.pieces:
             if len(piece):
                 segment, offset = self._find(piece)
                 places.append(Lent(segment.id, offset, len(piece)))

@@ -78,6 +78,25 @@ class Served:
     release: Callable[[], None]
     lossy: bool = False
 
+    def part(self, group: int, groups: int, exact: bool) -> Served | str:
+        """What of it answers a request, or why nothing does (``lossy``, ``mismatch``) and
+        it is released.
+
+        Args:
+            group: the one layer group of ``groups`` that is asked for; -1 for all.
+            exact: KV that has lost something is no answer.
+        """
+        if self.lossy and exact:
+            cause = "lossy"
+        elif not -1 <= group < groups:
+            cause = "mismatch"
+        else:
+            if group >= 0:
+                self.pieces = self.pieces[2 * group : 2 * group + 2]
+            return self
+        self.release()
+        return cause
+
 
 @dataclass
 class Landing:

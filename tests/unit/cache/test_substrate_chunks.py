@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from cache_sites import SECRET, Site, make_refs, soon
 from chunk_suite import *  # noqa: F403
@@ -13,6 +14,7 @@ from geokv.cache.serving import TierSource
 from geokv.cache.substrate import Transport
 from geokv.cache.substrate.choose import make_transport as choose
 from geokv.cache.substrate.descriptor import AgentTransport
+from geokv.cache.substrate.lending import OPEN, Opened, Wanted
 from geokv.cache.substrate.tcp import TcpTransport
 from geokv.cache.substrate.tcp.backend import TcpBackend
 from geokv.errors import ConfigError
@@ -46,6 +48,19 @@ async def test_a_peer_makes_no_names_of_our_counters(
     monkeypatch.setattr(TierSource, "open", lambda *_: "a cause of its own")
     outcome, _ = await b.pull(refs)
     assert outcome.misses == {"refused": 1} and "of its own" not in outcome.reason
+
+
+@pytest.mark.parametrize("group", [LAYOUT.groups, 10**6, -2])
+async def test_a_group_that_no_chunk_has_is_not_lent(pair: tuple[Site, Site], group: int) -> None:
+    a, b = pair
+    if isinstance(b.cache.transport, TcpTransport):
+        return  # lends nothing; its answers to GET are looked at with those of other insiders
+    (ref,) = make_refs(LAYOUT, 1)
+    await a.put([ref])
+    body = msgspec.msgpack.encode(Wanted(ref.key, ref.tenant, group))
+    answer = await b.cache.transport.call("a", OPEN, body, soon())
+    assert msgspec.msgpack.decode(answer, type=Opened) == Opened("mismatch")
+    assert a.cache.tier.stats()["pinned"] == 0 and a.cache.stats()["served"] == {"mismatch": 1}
 
 
 def test_kinds_by_name() -> None:

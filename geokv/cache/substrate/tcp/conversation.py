@@ -261,12 +261,8 @@ class Conversation:
     def _chunk(self, get: wire.Get) -> None:
         desk, peer = self._desk, self._session.peer
         served = desk.source.open(get.key, get.tenant, peer)
-        if not isinstance(served, str) and served.lossy and get.exact:
-            served.release()
-            served = "lossy"
-        if not isinstance(served, str) and not -1 <= get.group < desk.layout.groups:
-            served.release()
-            served = "mismatch"
+        if not isinstance(served, str):
+            served = served.part(get.group, desk.layout.groups, get.exact)
         if isinstance(served, str):
             self._say_now(Kind.MISS, wire.Miss(get.id, served))
             desk.source.closed(get.key, peer, 0, served)
@@ -292,16 +288,14 @@ class Conversation:
         self._spawn(self._paced(pieces, get.tenant))
 
     def _framed(self, get: wire.Get, served: Served) -> tuple[bytes, list[memoryview]]:
-        pieces = served.pieces
-        if get.group >= 0:
-            pieces = pieces[2 * get.group : 2 * get.group + 2]
         codec = CODECS.get(get.codec)
         if codec is not None and not (codec.lossy and get.exact):
-            coded = code(pieces, self._desk.layout, codec)
+            coded = code(served.pieces, self._desk.layout, codec)
             if coded is not None:
                 said = wire.Coded(get.id, codec.name, served.header, coded[0])
                 return self._codec.pack(Kind.CODED, wire.encode(said)), coded[1]
-        return self._codec.pack(Kind.CHUNK, wire.chunk_body(get.id, served.header)), pieces
+        body = wire.chunk_body(get.id, served.header)
+        return self._codec.pack(Kind.CHUNK, body), served.pieces
 
     async def _paced(self, pieces: Sequence[memoryview], tenant: str) -> None:
         try:
