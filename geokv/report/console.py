@@ -68,23 +68,16 @@ def _table(summary: dict[str, Any]) -> Table:
     others = words.other_settings(summary)
     if others:
         return _sweep_table(summary, arms, others)
-    # One space between columns is all that fits sixteen of them into 110.
-    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
-    for path in others:
-        table.add_column(words.short_title(path), justify="right", no_wrap=True)
     titles = ["\nkm", "RTT ms\nasked", "\nseen"]
-    short = {"recompute": "recomp.", "local_hit": "local", "remote_hit": "remote"}
-    titles += [f"{'TTFT ms' if arm == arms[0] else ''}\n{short[arm]}" for arm in arms]
+    titles += _arm_titles("TTFT ms", arms)
     titles += ["gain\n%", "change\n%", "bound\nms", "ratio\nto it", "\nwrong", "GiB\nmoved"]
-    titles += [f"{'proxy J' if arm == arms[0] else ''}\n{short[arm]}" for arm in arms]
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("\nvalid", justify="center", no_wrap=True)
+    titles += _arm_titles("proxy J", arms)
+    table = _grid(titles)
     for cell in summary["cells"]:
         remote = cell["arms"].get("remote_hit", {})
-        style = "dim" if cell["out_of_range"] else "" if cell["valid"] else "red"
-        table.add_row(
-            *(str(cell["settings"].get(path, words.NONE)) for path in others),
+        _add(
+            table,
+            cell,
             words.km(cell),
             words.number(cell["rtt_asked_ms"], 3),
             words.number(cell["rtt_measured_ms"], 3),
@@ -93,43 +86,61 @@ def _table(summary: dict[str, Any]) -> Table:
             words.change(cell).removesuffix(" %"),
             words.ms(remote.get("bound_ms")),
             words.ratio(remote.get("ratio_to_bound")),
-            Text(words.wrong(cell), style="bold red" if cell["wrong"] else ""),
+            _wrong(cell),
             words.gib(cell),
             *(words.joules(cell, arm) for arm in arms),
-            "✓" if cell["valid"] else Text("✗", style="bold red"),
-            style=style,
         )
     return table
 
 
 def _sweep_table(summary: dict[str, Any], arms: list[str], others: list[str]) -> Table:
     """Where more than distance changes: what a fetch does, in place of energy and bounds."""
-    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     titles = [words.short_title(path) for path in others]
     roomy = len(others) <= _ROOMY
     titles += ["\nkm", "RTT\nms"] if roomy else ["\nkm"]
-    short = {"recompute": "recomp.", "local_hit": "local", "remote_hit": "remote"}
-    titles += [f"{'TTFT ms' if arm == arms[0] else ''}\n{short[arm]}" for arm in arms]
+    titles += _arm_titles("TTFT ms", arms)
     titles += ["gain\n%", "fetch\nms", "good\nGb/s", "\nchunks", "RTTs\npaid", "form\n%"]
     titles += ["\nwrong", "GiB\nmoved"] if roomy else ["\nwrong"]
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("\nvalid", justify="center", no_wrap=True)
+    table = _grid(titles)
     for cell in summary["cells"]:
-        style = "dim" if cell["out_of_range"] else "" if cell["valid"] else "red"
-        table.add_row(
+        _add(
+            table,
+            cell,
             *(words.setting(cell, path) for path in others),
             words.km(cell),
             *([words.number(cell["rtt_asked_ms"], 1)] if roomy else []),
             *(words.ttft(cell, arm) for arm in arms),
             words.percent(cell["gain"]).removesuffix(" %"),
             *words.fetching(cell),
-            Text(words.wrong(cell), style="bold red" if cell["wrong"] else ""),
+            _wrong(cell),
             *([words.gib(cell)] if roomy else []),
-            "✓" if cell["valid"] else Text("✗", style="bold red"),
-            style=style,
         )
     return table
+
+
+def _arm_titles(what: str, arms: list[str]) -> list[str]:
+    """A column per arm under one heading."""
+    short = {"recompute": "recomp.", "local_hit": "local", "remote_hit": "remote"}
+    return [f"{what if arm == arms[0] else ''}\n{short[arm]}" for arm in arms]
+
+
+def _grid(titles: list[str]) -> Table:
+    # One space between columns is all that fits sixteen of them into 110.
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    for title in titles:
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("\nvalid", justify="center", no_wrap=True)
+    return table
+
+
+def _add(table: Table, cell: dict[str, Any], *shown: RenderableType) -> None:
+    mark = "✓" if cell["valid"] else Text("✗", style="bold red")
+    style = "dim" if cell["out_of_range"] else "" if cell["valid"] else "red"
+    table.add_row(*shown, mark, style=style)
+
+
+def _wrong(cell: dict[str, Any]) -> Text:
+    return Text(words.wrong(cell), style="bold red" if cell["wrong"] else "")
 
 
 def _pivot(pivot: Pivot) -> Group:
