@@ -20,6 +20,9 @@ from geokv.vm.place import Place
 from geokv.vm.slot import take_slot
 
 _LOOK_EVERY_S = 0.05
+#: What User-Mode Linux says when it kills a process for want of mappings (a SIGSEGV without
+#: a handler's chance: Python leaves no trace of it).
+_TOO_MANY_MAPPINGS = "vm.max_map_count has been reached"
 _TAIL_LINES = 15
 
 
@@ -120,12 +123,19 @@ class _Running:
         self._slot.close()
 
     def _settle(self) -> Outcome:
-        status = self._path / "status"
-        errors = self._read("stderr")
-        if status.exists():
-            return Outcome(int(status.read_text()), errors)
+        path = self._path / "status"
+        status = int(path.read_text()) if path.exists() else None
+        console = self._read("console")
+        if status != 0 and _TOO_MANY_MAPPINGS in console:
+            raise VmError(
+                "a process in the VM was killed: the host maps its memory piece by piece, and "
+                f"would not map another one (vm.max_map_count)\n{self._tail()}",
+                "sysctl -w vm.max_map_count=1048576 as root on the host, or run less in one VM",
+            )
+        if status is not None:
+            return Outcome(status, self._read("stderr"))
         tail = self._tail()
-        if "out of memory" in self._read("console").lower():
+        if "out of memory" in console.lower():
             raise VmError(f"the VM ran out of memory\n{tail}", "raise vm.memory in the scenario")
         raise VmError(
             f"the VM ended before its job did; its last line was: {self._last_line}\n{tail}",

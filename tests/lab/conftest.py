@@ -19,9 +19,6 @@ def missing():
 
 
 def pytest_collection_modifyitems(items):
-    # The tests of 64 sites come last: after them the guest's interpreter has died in the
-    # next file three times, and never before them.
-    items.sort(key=lambda item: item.path.name == "test_scale.py")
     mine = [item for item in items if HERE in item.path.parents]
     reason = missing() if mine else ""
     for item in mine:

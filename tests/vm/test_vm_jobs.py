@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,28 @@ def test_guest_that_eats_all_its_memory_says_so(virtual: Place) -> None:
     with pytest.raises(VmError, match="ran out of memory") as caught:
         run_job(virtual, job, lambda _: None)
     assert "vm.memory" in caught.value.hint
+
+
+SCATTERED = """
+import mmap, sys
+pages = int(sys.argv[1])
+flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
+memory = mmap.mmap(-1, 2 * pages * 4096, flags=flags)
+for page in range(pages):
+    memory.madvise(mmap.MADV_DONTNEED, 2 * page * 4096, 4096)
+"""
+
+
+def test_memory_in_more_pieces_than_the_host_maps_is_named(virtual: Place) -> None:
+    limit = int(Path("/proc/sys/vm/max_map_count").read_text())
+    if limit > 200_000:
+        pytest.skip(f"this host maps {limit} pieces for a process; so many would take long")
+    job = Job(("python", "-c", SCATTERED, str(limit + 5000)), 2 * 2**30)
+    with pytest.raises(VmError, match=r"vm\.max_map_count") as caught:
+        run_job(virtual, job, lambda _: None)
+    assert "sysctl" in caught.value.hint
+    fits = replace(job, argv=(*job.argv[:-1], str(limit - 5000)))
+    assert run_job(virtual, fits, lambda _: None).status == 0
 
 
 def test_command_that_does_not_exist_is_an_error_that_names_it(virtual: Place) -> None:
