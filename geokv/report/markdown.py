@@ -19,10 +19,7 @@ def to_markdown(summary: dict[str, Any]) -> str:
     if any(cell["out_of_range"] for cell in summary["cells"]):
         lines += ["\\* out of range: shown for comparison, no limit applies.", ""]
     for pivot in pivots(summary):
-        lines += [f"## {pivot.title}", "", "| " + " | ".join(pivot.head) + " |"]
-        lines += ["|" + " ---: |" * len(pivot.head)]
-        lines += ["| " + " | ".join(row) + " |" for row in pivot.rows]
-        lines += [""]
+        lines += [f"## {pivot.title}", "", *_numbers(pivot.head, pivot.rows), ""]
     lines += _answers(summary)
     lines += [f"## Verdict: {summary['verdict']}", ""]
     lines += [f"- {reason}" for reason in summary["reasons"]]
@@ -52,19 +49,26 @@ def _answers(summary: dict[str, Any]) -> list[str]:
     for one in shown:
         fetched = one.fetched if one.ok else f"**{one.fetched}**"
         cells = (one.question, one.answer, fetched, "<br>".join(one.controls))
-        lines.append("| " + " | ".join(map(_cell, cells)) + " |")
+        lines.append(_line([_cell(text) for text in cells]))
     return [*lines, ""]
 
 
 def _table(summary: dict[str, Any]) -> list[str]:
     titles, rows = wide_table(summary)
-    lines = ["| " + " | ".join(titles) + " |", "|" + " ---: |" * len(titles)]
+    marked = []
     for row in rows:
         *plain, valid = (text.replace("*", "\\*") for text in row)
-        lines.append(
-            "| " + " | ".join([*plain, valid if valid == "yes" else f"**{valid}**"]) + " |"
-        )
-    return lines
+        marked.append([*plain, valid if valid == "yes" else f"**{valid}**"])
+    return _numbers(titles, marked)
+
+
+def _numbers(head: list[str], rows: list[list[str]]) -> list[str]:
+    """A table whose columns stand to the right."""
+    return [_line(head), "|" + " ---: |" * len(head), *map(_line, rows)]
+
+
+def _line(texts: list[str]) -> str:
+    return "| " + " | ".join(texts) + " |"
 
 
 def _cell(text: str) -> str:
