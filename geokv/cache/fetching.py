@@ -87,10 +87,7 @@ class Fetcher:
                 try:
                     arrival = await self._arrival(plan, i, steps, deadline_ns, sent)
                 except FetchError as error:
-                    outcome.misses[error.cause] += 1
-                    outcome.reason = error.message
-                    reason = {"cause": error.cause, "reason": error.message}
-                    self._history.note("miss", plan.refs[i].key, **reason)
+                    self._missed(outcome, plan.refs[i], error)
                     break
                 with arrival.entry:
                     await on_chunk(i, arrival.entry)
@@ -100,6 +97,12 @@ class Fetcher:
             raise
         await self._leave(steps, sent)
         return outcome
+
+    def _missed(self, outcome: Outcome, ref: ChunkRef, error: FetchError) -> None:
+        """The prefix ends here."""
+        outcome.misses[error.cause] += 1
+        outcome.reason = error.message
+        self._history.note("miss", ref.key, cause=error.cause, reason=error.message)
 
     def _count(self, outcome: Outcome, arrival: _Arrival) -> None:
         outcome.usable_chunks += 1

@@ -88,11 +88,6 @@ class LayeredFetcher(Fetcher):
                 one.arrival.entry.release()
         return outcome
 
-    def _missed(self, outcome: Outcome, ref: ChunkRef, error: FetchError) -> None:
-        outcome.misses[error.cause] += 1
-        outcome.reason = error.message
-        self._history.note("miss", ref.key, cause=error.cause, reason=error.message)
-
     def _begin(self, plan: Plan, index: int, deadline_ns: int) -> _Coming:
         """Pin it, reserve for it, or set out to have it whole."""
         ref, sources = plan.refs[index], plan.sources[index]
