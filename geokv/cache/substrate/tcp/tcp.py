@@ -177,13 +177,13 @@ class TcpTransport:
         return tuple(self._peers)
 
     async def connect(self, site: str, deadline_ns: int) -> None:
-        await self._peer(site).connect(deadline_ns)
+        await self.peer(site).connect(deadline_ns)
 
     async def reconnect(self, site: str, deadline_ns: int) -> None:
-        await self._peer(site).reconnect(deadline_ns)
+        await self.peer(site).reconnect(deadline_ns)
 
     async def warm(self, site: str, n_bytes: int, deadline_ns: int) -> None:
-        await self._peer(site).warm(n_bytes, deadline_ns)
+        await self.peer(site).warm(n_bytes, deadline_ns)
 
     def submit(
         self,
@@ -196,7 +196,7 @@ class TcpTransport:
         group: int = -1,
         exact: bool = True,
     ) -> Transfer:
-        peer = self._peer(site)
+        peer = self.peer(site)
         done: asyncio.Future[ChunkHeader] = asyncio.get_running_loop().create_future()
         layout = peer.layout
         want = layout.real_bytes if group < 0 else layout.group_bytes[group][0]
@@ -207,7 +207,7 @@ class TcpTransport:
         return transfer
 
     def stop(self, transfer: Transfer) -> None:
-        self._peer(transfer.site).stop(transfer)
+        self.peer(transfer.site).stop(transfer)
 
     async def push(
         self, sites: Sequence[str], ref: ChunkRef, deadline_ns: int
@@ -219,7 +219,7 @@ class TcpTransport:
         if isinstance(served, str):
             return {site: FetchError(served, "this site has no such chunk") for site in sites}
         try:
-            peers = {site: self._peer(site) for site in sites}
+            peers = {site: self.peer(site) for site in sites}
             results = await asyncio.gather(
                 *(put(peer, served, deadline_ns) for peer in peers.values()),
                 return_exceptions=True,
@@ -239,10 +239,13 @@ class TcpTransport:
         Raises:
             FetchError: it is not known.
         """
-        return self._peer(site)
+        peer = self._peers.get(site)
+        if peer is None:
+            raise FetchError("unreachable", f"site {site!r} is not a known peer")
+        return peer
 
     async def call(self, site: str, method: str, body: bytes, deadline_ns: int) -> bytes:
-        return await self._peer(site).call(method, body, deadline_ns)
+        return await self.peer(site).call(method, body, deadline_ns)
 
     def layout(self, site: str) -> ChunkLayout:
         """How the chunks of ``site`` lie, as it said last; ours before it said anything."""
@@ -269,9 +272,3 @@ class TcpTransport:
             await peer.close()
         if self._server is not None:
             await self._server.close()
-
-    def _peer(self, site: str) -> Peer:
-        peer = self._peers.get(site)
-        if peer is None:
-            raise FetchError("unreachable", f"site {site!r} is not a known peer")
-        return peer
