@@ -479,18 +479,22 @@ class Agent:
 
     def _posted(self, handle: Handle, deadline_ns: int) -> None:
         self._active[handle] = None
-        name = handle.remote.name
-        if self.remotes.get(name) != handle.remote.incarnation:
+        if not self._current(handle.remote):
+            name = handle.remote.name
             handle.ended(FetchError("stale", f"agent {name!r} is not the one this was made for"))
             return
         self._backend.post(handle, deadline_ns)
 
     def _ended(self, handle: Handle) -> None:
         self._active.pop(handle, None)
-        name, error = handle.remote.name, handle.error
-        current = self.remotes.get(name) == handle.remote.incarnation
-        if error is not None and error.cause in _GONE and current:
-            self.invalidate(name)
+        error = handle.error
+        if error is not None and error.cause in _GONE and self._current(handle.remote):
+            self.invalidate(handle.remote.name)
+
+    def _current(self, remote: Remote) -> bool:
+        """Is that agent known, and in the same life?"""
+        known = self._remotes.get(remote.name)
+        return known is not None and known.incarnation == remote.incarnation
 
     async def _settle(self, handle: Handle) -> None:
         handle.ended(FetchError("cancelled", "the transfer was released"))
