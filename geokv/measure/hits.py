@@ -13,6 +13,8 @@ from geokv.scenario.expect import Tier
 
 TIERS: tuple[Tier, ...] = get_args(Tier)
 COMPUTED = "computed"
+SOURCES = (*TIERS, COMPUTED)
+"""Where a prompt token can come from, the fastest first."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class Hits:
 
 def reduce_hits(rows: Iterable[Request], chunk_tokens: int) -> Hits:
     """Count where every prompt token of the timed ``rows`` came from."""
-    tokens = dict.fromkeys((*TIERS, COMPUTED), 0)
-    requests = dict.fromkeys((*TIERS, COMPUTED), 0)
+    tokens = dict.fromkeys(SOURCES, 0)
+    requests = dict.fromkeys(SOURCES, 0)
     ttft: dict[str, list[int]] = defaultdict(list)
     for row in rows:
         if not row.timed or row.ttft_ns is None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from geokv.measure.hits import SOURCES
 from geokv.report import words
 from geokv.report.quantities import QUANTITIES, shown, value
 
-TIERS = ("device", "dram", "disk", "remote", "computed")
 ARMS = ("local_hit", "remote_hit")
 
 
@@ -64,7 +64,7 @@ def _pivot(figure: dict[str, Any], cells: list[dict[str, Any]]) -> Pivot:
     rows: dict[tuple[Any, ...], list[str]] = {}
     for cell in cells:
         key = tuple(cell["settings"][axis] for axis in outer)
-        texts = rows.setdefault(key, ["–"] * len(across))
+        texts = rows.setdefault(key, [words.NONE] * len(across))
         text = shown(value(cell, of), of) if cell["valid"] else words.VOID
         texts[across.index(cell["settings"][x])] = text
     places = {axis: values_of(cells, axis) for axis in outer}
@@ -115,7 +115,7 @@ def _tiers(figure: dict[str, Any], cells: list[dict[str, Any]]) -> Pivot:
     arms = [arm for arm in ARMS if arm in cells[0]["arms"]]
     seen = [
         tier
-        for tier in TIERS
+        for tier in SOURCES
         if any(cell["arms"][arm]["hits"][tier]["requests"] for cell in cells for arm in arms)
         or any(cell["arms"][arm]["hits"][tier]["share"] for cell in cells for arm in arms)
     ]

@@ -6,8 +6,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from geokv.measure.hits import SOURCES
 from geokv.report import words
-from geokv.report.pivot import ARMS, TIERS, axis_word, pick, values_of
+from geokv.report.pivot import ARMS, axis_word, pick, values_of
 from geokv.report.plot_frame import Frame
 from geokv.report.style import INK, TIER_COLOURS
 
@@ -41,14 +42,14 @@ def draw(summary: dict[str, Any], figure: dict[str, Any]) -> Figure | None:
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
         axes.grid(axis="x", visible=False)
     frame.label(axis_word(figure["x"]).replace("_", " "), "prompt tokens, and median TTFT in ms")
-    seen = [tier for tier in TIERS if tier in handles]
+    seen = [tier for tier in SOURCES if tier in handles]
     frame.legend([handles[tier] for tier in seen], seen)
     return frame.figure
 
 
 def _bar(axes: Any, x: float, arm: dict[str, Any], handles: dict[str, Any]) -> None:
     bottom = 0.0
-    for tier in TIERS:
+    for tier in SOURCES:
         share = arm["hits"][tier]["share"] or 0.0
         (drawn,) = axes.bar(
             [x],
@@ -67,4 +68,4 @@ def _bar(axes: Any, x: float, arm: dict[str, Any], handles: dict[str, Any]) -> N
 
 def _ms(cell: dict[str, Any], arm: str) -> str:
     found = cell["arms"][arm]["ttft_p50_ms"]
-    return "–" if found is None else f"{found:,.0f}"
+    return words.NONE if found is None else f"{found:,.0f}"
