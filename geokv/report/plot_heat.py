@@ -14,6 +14,7 @@ from geokv.report.pivot import axis_word, pick, values_of
 from geokv.report.plot_frame import Frame
 from geokv.report.quantities import shown, value
 from geokv.report.style import HEAT, INK
+from geokv.report.words import VOID
 from geokv.units import parse_rate
 
 _DARK = 0.32
@@ -60,7 +61,7 @@ def _square(axes: Any, x: int, y: int, cell: Any, of: str, norm: TwoSlopeNorm) -
     axes.add_patch(
         Rectangle((x - 0.48, y - 0.47), 0.96, 0.94, facecolor=colour, edgecolor="none", zorder=1)
     )
-    text = "void" if cell is not None and not cell["valid"] else shown(found, of)
+    text = VOID if cell is not None and not cell["valid"] else shown(found, of)
     # Above the middle, where the marks of the break-even are.
     strong = found is not None and abs(norm(math.log10(found)) - 0.5) > _DARK
     axes.text(

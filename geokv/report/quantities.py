@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from geokv.report.words import NONE
+
 
 @dataclass(frozen=True)
 class Quantity:
@@ -61,7 +63,7 @@ def expected(cell: dict[str, Any], of: str) -> float | None:
 def shown(number: float | None, of: str) -> str:
     """A number with the quantity's significant digits; a dash where there is none."""
     if number is None:
-        return "–"
+        return NONE
     digits = QUANTITIES[of].digits
     if abs(number) >= 10**digits:
         return f"{number:,.0f}"
