@@ -38,6 +38,11 @@ def axis_word(title: str) -> str:
     return title.rsplit(".", 1)[-1]
 
 
+def axis_label(title: str) -> str:
+    """An axis in words, for along a figure: ``chunk tokens``."""
+    return axis_word(title).replace("_", " ")
+
+
 def values_of(cells: list[dict[str, Any]], axis: str | None) -> list[Any]:
     """The values of an axis in the order they were run; ``[None]`` without an axis."""
     if axis is None:

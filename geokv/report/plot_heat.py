@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from geokv.report.pivot import axis_word, pick, values_of
+from geokv.report.pivot import axis_label, pick, values_of
 from geokv.report.plot_frame import Frame
 from geokv.report.quantities import shown, value
 from geokv.report.style import HEAT, INK
@@ -48,7 +48,7 @@ def draw(summary: dict[str, Any], figure: dict[str, Any]) -> Figure | None:
         axes.grid(visible=False)
         for spine in axes.spines.values():
             spine.set_visible(False)
-    frame.label(axis_word(figure["x"]).replace("_", " "), axis_word(figure["y"]).replace("_", " "))
+    frame.label(axis_label(figure["x"]), axis_label(figure["y"]))
     if of == "ttft_over_recompute" and figure["x"].endswith(".rate"):
         _break_even(frame, summary, figure, across, down)
     return frame.figure

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from geokv.report.pivot import axis_word, pick, values_of
+from geokv.report.pivot import axis_label, axis_word, pick, values_of
 from geokv.report.plot_frame import Frame
 from geokv.report.quantities import QUANTITIES, expected, value
 from geokv.report.style import INK, SERIES, SERIES_MARKERS
@@ -47,7 +47,7 @@ def draw(summary: dict[str, Any], figure: dict[str, Any]) -> Figure | None:
         axes.set_xlim(-0.35, len(across) - 0.65)
         axes.grid(axis="x", visible=False)
     _scale(frame, seen)
-    frame.label(axis_word(figure["x"]).replace("_", " "), QUANTITIES[of].label)
+    frame.label(axis_label(figure["x"]), QUANTITIES[of].label)
     labels = [f"{axis_word(figure['lines'])} {one}" for one in handles] if figure["lines"] else []
     shown = list(handles.values()) if labels else []
     if paper:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from geokv.measure.hits import SOURCES
 from geokv.report import words
-from geokv.report.pivot import ARMS, axis_word, pick, values_of
+from geokv.report.pivot import ARMS, axis_label, pick, values_of
 from geokv.report.plot_frame import Frame
 from geokv.report.style import INK, TIER_COLOURS
 
@@ -41,7 +41,7 @@ def draw(summary: dict[str, Any], figure: dict[str, Any]) -> Figure | None:
         axes.set_ylim(0, 1.16)
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
         axes.grid(axis="x", visible=False)
-    frame.label(axis_word(figure["x"]).replace("_", " "), "prompt tokens, and median TTFT in ms")
+    frame.label(axis_label(figure["x"]), "prompt tokens, and median TTFT in ms")
     seen = [tier for tier in SOURCES if tier in handles]
     frame.legend([handles[tier] for tier in seen], seen)
     return frame.figure
