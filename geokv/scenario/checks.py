@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from geokv.errors import ConfigError
@@ -9,6 +11,7 @@ from geokv.lab.topology import Link
 from geokv.scenario.directory import CentralDirectory
 from geokv.scenario.figures import axes_of
 from geokv.scenario.paths import known_paths, suggest
+from geokv.scenario.sweep import Value
 from geokv.scenario.texts import KEYS
 from geokv.scenario.workload import Document, WorkingSet
 
@@ -171,9 +174,8 @@ def _document(workload: Document, arms: list[str]) -> list[str]:
     ]
     if "control-foreign" in arms and workload.foreign is None:
         found.append("workload.foreign: is required by arm control-foreign")
-    for question in dict.fromkeys(workload.questions):
-        if workload.questions.count(question) > 1:
-            found.append(f"workload.questions: {question!r} is asked twice")
+    for question in _repeated(workload.questions):
+        found.append(f"workload.questions: {question!r} is asked twice")
     return found
 
 
@@ -212,9 +214,10 @@ def _content(scenario: Scenario) -> list[str]:
 def _arms(scenario: Scenario) -> list[str]:
     found = []
     arms = list(scenario.arms)
+    repeated = _repeated(arms)
     for arm in dict.fromkeys(arms):
-        if arms.count(arm) > 1:
-            found.append(f"arms: {arm} is listed {arms.count(arm)} times")
+        if arm in repeated:
+            found.append(f"arms: {arm} is listed {repeated[arm]} times")
         if arm.startswith("control-") and isinstance(scenario.workload, WorkingSet):
             found.append(f"arms: {arm} has no single prefix to plant in a working set")
     for name, needed in NEEDS_ARMS.items():
@@ -248,10 +251,8 @@ def _sweep(scenario: Scenario) -> list[str]:
                 )
             elif path not in leaves:
                 found.append(f"{place}: nothing is called {path}{suggest(path, leaves)}")
-        values = [point.shown for point in axis.points()]
-        for value in dict.fromkeys(values):
-            if values.count(value) > 1:
-                found.append(f"{place}: {value} is listed {values.count(value)} times")
+        for value, times in _repeated(point.shown for point in axis.points()).items():
+            found.append(f"{place}: {value} is listed {times} times")
     return found
 
 
@@ -266,15 +267,21 @@ def _figures(scenario: Scenario) -> list[str]:
             found.append(f"{place}.name: two figures are called {figure.name}")
         names.add(figure.name)
         shown = axes_of(figure)
+        twice = _repeated(shown.values())
         for key, axis in shown.items():
             if axis not in titles:
                 found.append(f"{place}.{key}: no axis is called {axis}{suggest(axis, titles)}")
-            if list(shown.values()).count(axis) > 1:
+            if axis in twice:
                 found.append(f"{place}.{key}: {axis} is shown twice")
         left = [title for title in titles if title not in shown.values()]
         if left:
             found.append(f"{place}: does not show {', '.join(left)}")
     return found
+
+
+def _repeated(values: Iterable[Value]) -> dict[Value, int]:
+    """What is there more than once, and how often."""
+    return {value: times for value, times in Counter(values).items() if times > 1}
 
 
 def sweepable(scenario: Scenario) -> list[str]:
