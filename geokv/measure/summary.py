@@ -206,8 +206,8 @@ def _cell(result: CellResult) -> dict[str, Any]:
         "gain_change_points": _round(result.gain_change_points, 3),
         "compared": result.answers.compared,
         "wrong": len(result.answers.wrong),
-        # Infinite (different lengths) has no JSON; the judged line says so in words.
         "controls": {control.arm: _control(control, result) for control in result.controls},
+        # Infinite (different lengths) has no JSON; the judged line says so in words.
         "first_logits_diff": float(f"{diff:.3g}")
         if diff is not None and math.isfinite(diff)
         else None,
