@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from cache_proxy import Proxy
 
 from geokv.cache import (
     CentralDirectory,
@@ -143,6 +144,36 @@ class World:
         await a.cache.connect(soon())
         await b.cache.connect(soon())
         return a, b
+
+    async def behind_proxy(
+        self,
+        layout: ChunkLayout,
+        *,
+        a: dict[str, Any] | None = None,
+        b: dict[str, Any] | None = None,
+        record: Sequence[list[bytes]] = (),
+        **both: Any,
+    ) -> tuple[Site, Site, Proxy]:
+        """Site a behind a proxy, and site b, which has the directory and asks a through it:
+        once they are connected nothing but requests and payload passes the proxy.
+
+        Args:
+            a, b: settings of this site alone; another ``layout`` may be among them.
+            record: as of ``Proxy.record_into``, from the first connection on.
+        """
+        more = {"layout": layout, **both}
+        asker = await self.site("b", **{**more, "directory": CentralDirectory("b"), **(b or {})})
+        peers = {"b": ("127.0.0.1", asker.port)}
+        owner = await self.site(
+            "a", **{**more, "directory": CentralDirectory("b"), "peers": peers, **(a or {})}
+        )
+        proxy = await Proxy(owner.port).start()
+        if record:
+            proxy.record_into(*record)
+        asker.cache.add_peer("a", "127.0.0.1", proxy.port)
+        await owner.cache.connect(soon())
+        await asker.cache.connect(soon())
+        return owner, asker, proxy
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from cache_proxy import Proxy
 from cache_sites import TENANT, Site, World, make_layout, soon
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -324,14 +323,7 @@ async def test_narrowing_numbers_that_fit_is_not_marked(world: World) -> None:
 
 async def test_a_part_that_is_missing_or_damaged_is_a_miss_of_the_whole(world: World) -> None:
     theirs, mine = layout(chunk=64), layout(chunk=256)
-    b = await world.site("b", mine, directory=CentralDirectory("b"), transport=CONVERT)
-    peers = {"b": ("127.0.0.1", b.port)}
-    more = {"directory": CentralDirectory("b"), "transport": CONVERT}
-    a = await world.site("a", theirs, peers=peers, **more)
-    proxy = await Proxy(a.port).start()
-    b.cache.add_peer("a", "127.0.0.1", proxy.port)
-    await a.cache.connect(soon())
-    await b.cache.connect(soon())
+    a, b, proxy = await world.behind_proxy(mine, a={"layout": theirs}, transport=CONVERT)
     tokens = list(range(512))
     kv = numbers(512)
     parts = await put(a, tokens, kv)

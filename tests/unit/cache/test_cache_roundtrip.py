@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from cache_proxy import Proxy
 from cache_sites import World, content, make_layout, make_refs, soon
-
-from geokv.cache import CentralDirectory
 
 
 @pytest.mark.parametrize(
@@ -39,13 +36,7 @@ async def test_every_byte_arrives_in_prefix_order(
 async def test_each_stripe_has_no_more_than_in_flight_requests_out(world: World) -> None:
     layout = make_layout()
     transport = {"streams": 3, "in_flight": 2}
-    b = await world.site("b", layout, directory=CentralDirectory("b"), transport=transport)
-    here = {"b": ("127.0.0.1", b.port)}
-    a = await world.site("a", layout, directory=CentralDirectory("b"), peers=here)
-    proxy = await Proxy(a.port).start()
-    b.cache.add_peer("a", "127.0.0.1", proxy.port)
-    await a.cache.connect(soon())
-    await b.cache.connect(soon())
+    a, b, proxy = await world.behind_proxy(layout, b={"transport": transport})
     refs = make_refs(layout, 10)
     await a.put(refs)
     proxy.arm("stall", 0)

@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 from cache_proxy import Proxy
-from cache_sites import SECRET, Site, World, content, make_layout, make_refs, soon
+from cache_sites import SECRET, Site, World, content, make_layout, make_refs
 
-from geokv.cache import CentralDirectory
 from geokv.cache.substrate.tcp.channel import Channel
 from geokv.cache.substrate.tcp.handshake import NONCE_BYTES, Hello, Identity, admit, greet
 from geokv.cache.substrate.tcp.keyring import Keyring, deal
@@ -116,20 +115,9 @@ async def test_wrong_keys_unknown_names_and_any_chunk_look_alike() -> None:
 async def listen_in(world: World) -> tuple[Site, Site, Proxy, list[bytes]]:
     """b fetches from a through a proxy that keeps what b sent, one piece per connection."""
     rings = deal(SECRET, ["a", "b"])
-    b = await world.site("b", LAYOUT, directory=CentralDirectory("b"), secret=rings["b"])
-    a = await world.site(
-        "a",
-        LAYOUT,
-        directory=CentralDirectory("b"),
-        secret=rings["a"],
-        peers={"b": ("127.0.0.1", b.port)},
-    )
-    proxy = await Proxy(a.port).start()
     recorded: list[bytes] = []
-    proxy.record_into(recorded)
-    b.cache.add_peer("a", "127.0.0.1", proxy.port)
-    await a.cache.connect(soon())
-    await b.cache.connect(soon())
+    secrets = {site: {"secret": rings[site]} for site in rings}
+    a, b, proxy = await world.behind_proxy(LAYOUT, record=[recorded], **secrets)
     refs = make_refs(LAYOUT, 4)
     await a.put(refs)
     _, got = await b.pull(refs)

@@ -13,7 +13,7 @@ import pytest
 from cache_proxy import Proxy
 from cache_sites import SECRET, Site, World, content, make_layout, make_refs, soon
 
-from geokv.cache import CentralDirectory, ChunkRef
+from geokv.cache import ChunkRef
 from geokv.cache.substrate.tcp.channel import Channel, Segment
 from geokv.cache.substrate.tcp.handshake import Identity, admit, greet
 from geokv.cache.substrate.tcp.keyring import deal
@@ -29,17 +29,12 @@ OVER = FetchError("unreachable", "the test is over")
 
 async def tls_pair(world: World, **transport: object) -> tuple[Site, Site, Proxy, list[ChunkRef]]:
     """Site a behind a proxy, the directory at b, four chunks at a."""
-    more = {"transport": {**TLS, "streams": 1, "in_flight": 1, **transport}}
-    directory = CentralDirectory("b")
-    b = await world.site("b", LAYOUT, directory=directory, secret=RINGS["b"], **more)
-    peers = {"b": ("127.0.0.1", b.port)}
-    a = await world.site(
-        "a", LAYOUT, directory=CentralDirectory("b"), secret=RINGS["a"], peers=peers, **more
+    a, b, proxy = await world.behind_proxy(
+        LAYOUT,
+        a={"secret": RINGS["a"]},
+        b={"secret": RINGS["b"]},
+        transport={**TLS, "streams": 1, "in_flight": 1, **transport},
     )
-    proxy = await Proxy(a.port).start()
-    b.cache.add_peer("a", "127.0.0.1", proxy.port)
-    await a.cache.connect(soon())
-    await b.cache.connect(soon())
     refs = make_refs(LAYOUT, 4)
     await a.put(refs)
     return a, b, proxy, refs
@@ -86,15 +81,8 @@ async def test_chunks_cross_and_nothing_of_them_can_be_read(world: World) -> Non
 
 async def test_without_tls_the_same_bytes_can_be_read(world: World) -> None:
     """So that the test above looks at the right place."""
-    more = {"transport": {"streams": 1}, "directory": CentralDirectory("b")}
-    b = await world.site("b", LAYOUT, **more)
-    more["directory"] = CentralDirectory("b")
-    a = await world.site("a", LAYOUT, peers={"b": ("127.0.0.1", b.port)}, **more)
-    proxy = await Proxy(a.port).start()
+    a, b, proxy = await world.behind_proxy(LAYOUT, transport={"streams": 1})
     proxy.keep_answers()
-    b.cache.add_peer("a", "127.0.0.1", proxy.port)
-    await a.cache.connect(soon())
-    await b.cache.connect(soon())
     refs = make_refs(LAYOUT, 1)
     await a.put(refs)
     await b.pull(refs)

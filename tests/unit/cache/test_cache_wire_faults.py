@@ -35,15 +35,8 @@ async def start(world: World) -> AsyncIterator[Start]:
 
     async def make(chunks: int = 3, **transport: Any) -> tuple[Site, Site, Proxy, list[ChunkRef]]:
         transport = {"streams": 1, "in_flight": 1, **transport}
-        more = {"transport": transport}
-        b = await world.site("b", LAYOUT, directory=CentralDirectory("b"), **more)
-        peers = {"b": ("127.0.0.1", b.port)}
-        a = await world.site("a", LAYOUT, directory=CentralDirectory("b"), peers=peers, **more)
-        proxy = await Proxy(a.port).start()
+        a, b, proxy = await world.behind_proxy(LAYOUT, transport=transport)
         proxies.append(proxy)
-        b.cache.add_peer("a", "127.0.0.1", proxy.port)
-        await a.cache.connect(soon())
-        await b.cache.connect(soon())
         refs = make_refs(LAYOUT, chunks)
         await a.put(refs)
         return a, b, proxy, refs
@@ -158,19 +151,7 @@ async def test_a_reader_that_stops_reading_holds_a_pin_no_longer_than_the_lease(
 ) -> None:
     """F13: more bytes than all buffers on the way hold, and nobody takes them."""
     big = make_layout(chunk_tokens=16, wire_bytes_per_token=2**20)
-    b = await world.site("b", big, chunks=2, directory=CentralDirectory("b"))
-    a = await world.site(
-        "a",
-        big,
-        chunks=2,
-        directory=CentralDirectory("b"),
-        peers={"b": ("127.0.0.1", b.port)},
-        lease_s=0.1,
-    )
-    proxy = await Proxy(a.port).start()
-    b.cache.add_peer("a", "127.0.0.1", proxy.port)
-    await a.cache.connect(soon())
-    await b.cache.connect(soon())
+    a, b, proxy = await world.behind_proxy(big, a={"lease_s": 0.1}, chunks=2)
     ref = make_refs(big, 1)[0]
     await a.put([ref])
     proxy.arm("stall", 1000)

@@ -16,7 +16,7 @@ import pytest
 from cache_proxy import Proxy
 from cache_sites import SECRET, Site, World, content, filling, make_layout, make_refs, soon
 
-from geokv.cache import CentralDirectory, ChunkRef, Entry
+from geokv.cache import ChunkRef, Entry
 from geokv.cache.plan import Plan
 from geokv.cache.substrate.tcp import wire
 from geokv.cache.substrate.tcp.channel import Channel
@@ -31,14 +31,7 @@ LAYOUT = make_layout()
 async def behind_proxy(world: World, **more: Any) -> tuple[Site, Site, Proxy]:
     """Site a behind a proxy; site b, which keeps the directory, asks over one stream."""
     transport = {"streams": 1, "in_flight": 4}
-    b = await world.site("b", LAYOUT, directory=CentralDirectory("b"), transport=transport)
-    peers = {"b": ("127.0.0.1", b.port)}
-    a = await world.site("a", LAYOUT, directory=CentralDirectory("b"), peers=peers, **more)
-    proxy = await Proxy(a.port).start()
-    b.cache.add_peer("a", "127.0.0.1", proxy.port)
-    await a.cache.connect(soon())
-    await b.cache.connect(soon())
-    return a, b, proxy
+    return await world.behind_proxy(LAYOUT, a=more, b={"transport": transport})
 
 
 async def use(site: Site, plan: Plan, seconds: float = 5.0) -> tuple[Any, list[bytes]]:
@@ -190,18 +183,9 @@ async def test_f18_evicted_between_lookup_and_get(world: World) -> None:
 
 async def test_f05_every_flipped_bit_among_a_thousand_chunks_is_found(world: World) -> None:
     small = make_layout(chunk_tokens=16, wire_bytes_per_token=1024)
-    b = await world.site("b", small, chunks=8, directory=CentralDirectory("b"), replicate=False)
-    a = await world.site(
-        "a",
-        small,
-        chunks=250,
-        directory=CentralDirectory("b"),
-        peers={"b": ("127.0.0.1", b.port)},
+    a, b, proxy = await world.behind_proxy(
+        small, a={"chunks": 250}, b={"chunks": 8, "replicate": False}
     )
-    proxy = await Proxy(a.port).start()
-    b.cache.add_peer("a", "127.0.0.1", proxy.port)
-    await a.cache.connect(soon())
-    await b.cache.connect(soon())
     families = [make_refs(small, 4, seed=seed) for seed in range(50)]
     for refs in families:
         await a.put(refs)
@@ -233,13 +217,7 @@ async def test_f06_a_stream_cut_after_any_layer_is_never_readable(
     world: World, groups: int
 ) -> None:
     layout = make_layout(groups=groups)
-    b = await world.site("b", layout, directory=CentralDirectory("b"), transport={"streams": 1})
-    peers = {"b": ("127.0.0.1", b.port)}
-    a = await world.site("a", layout, directory=CentralDirectory("b"), peers=peers)
-    proxy = await Proxy(a.port).start()
-    b.cache.add_peer("a", "127.0.0.1", proxy.port)
-    await a.cache.connect(soon())
-    await b.cache.connect(soon())
+    a, b, proxy = await world.behind_proxy(layout, b={"transport": {"streams": 1}})
     (ref,) = make_refs(layout, 1)
     await a.put([ref])
     with a.cache.tier.get(ref.key) as entry:  # type: ignore[union-attr]

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -20,10 +19,8 @@ from geokv.paths import CHECKOUT
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cache"))
 
-from cache_proxy import Proxy
 from cache_sites import SECRET, TENANT, World, make_layout, make_refs, soon, world
 
-from geokv.cache import CentralDirectory
 from geokv.cache.substrate.tcp.keyring import deal
 
 LAYOUT = make_layout()
@@ -35,23 +32,15 @@ async def talk(world: World, security: str = "mac") -> list[tuple[bytes, bytes]]
     """What crossed in each connection from b to a while b fetched two chunks, asked for two
     that are not there and pulled some filler: (to the server, to the client)."""
     rings = deal(SECRET, ["a", "b"], tls=True)
-    more: dict[str, Any] = {"transport": {"streams": 1, "security": security}}
-    b = await world.site("b", LAYOUT, directory=CentralDirectory("b"), secret=rings["b"], **more)
-    a = await world.site(
-        "a",
-        LAYOUT,
-        directory=CentralDirectory("b"),
-        secret=rings["a"],
-        peers={"b": ("127.0.0.1", b.port)},
-        **more,
-    )
-    proxy = await Proxy(a.port).start()
     asked: list[bytes] = []
     answered: list[bytes] = []
-    proxy.record_into(asked, answered)
-    b.cache.add_peer("a", "127.0.0.1", proxy.port)
-    await a.cache.connect(soon())
-    await b.cache.connect(soon())
+    a, b, proxy = await world.behind_proxy(
+        LAYOUT,
+        a={"secret": rings["a"]},
+        b={"secret": rings["b"]},
+        record=[asked, answered],
+        transport={"streams": 1, "security": security},
+    )
     refs = make_refs(LAYOUT, 2)
     await a.put(refs)
     await b.cache.warm(1000, soon())
