@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,6 +73,14 @@ def filling(ref: ChunkRef, layout: ChunkLayout) -> Callable[[memoryview], None]:
         view[:] = content(ref, layout)
 
     return fill
+
+
+def socket_pair() -> tuple[socket.socket, socket.socket]:
+    """Two ends of a connection, as ``Channel`` wants them."""
+    pair = socket.socketpair()
+    for sock in pair:
+        sock.setblocking(False)
+    return pair
 
 
 @dataclass

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
-from cache_sites import world
+import socket
+from collections.abc import Iterator
+
+import pytest
+from cache_sites import socket_pair, world
 
 __all__ = ["world"]
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    pair = socket_pair()
+    yield pair
+    for sock in pair:
+        sock.close()

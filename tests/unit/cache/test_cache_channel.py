@@ -6,22 +6,11 @@ import asyncio
 import random
 import socket
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from geokv.cache.substrate.tcp.channel import Channel, Segment, scratch
 from geokv.errors import FetchError
-
-
-@pytest.fixture
-def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
-    pair = socket.socketpair()
-    for sock in pair:
-        sock.setblocking(False)
-    yield pair
-    for sock in pair:
-        sock.close()
 
 
 def over() -> FetchError:

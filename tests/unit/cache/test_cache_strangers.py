@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import socket
 import sys
 from collections import Counter
 from math import erfc, sqrt
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 from cache_proxy import Proxy
-from cache_sites import SECRET, Site, World, content, make_layout, make_refs
+from cache_sites import SECRET, Site, World, content, make_layout, make_refs, socket_pair
 
 from geokv.cache.substrate.tcp.channel import Channel
 from geokv.cache.substrate.tcp.handshake import NONCE_BYTES, Hello, Identity, admit, greet
@@ -61,9 +60,7 @@ async def knock(me: Identity, name: str, key: bytes, seed: int) -> tuple[int, in
     Returns:
         Bytes it was sent, and steps (calls of functions, Python's and C's) the server took.
     """
-    ours, theirs = socket.socketpair()
-    for sock in (ours, theirs):
-        sock.setblocking(False)
+    ours, theirs = socket_pair()
     rng = random.Random(seed)
     hello = FrameCodec().pack(Kind.HELLO, encode(Hello(rng.randbytes(NONCE_BYTES), name)))
     guess = FrameCodec((rng.randbytes(32), rng.randbytes(32)))
@@ -185,9 +182,7 @@ async def test_a_frame_of_one_connection_is_worth_nothing_on_another() -> None:
     rings = deal(SECRET, ["a", "b"])
     me = Identity("a", 1, LAYOUT, rings["a"])
     first = FrameCodec((b"1" * 32, b"2" * 32)).pack(Kind.JOIN, b"body")
-    ours, theirs = socket.socketpair()
-    for sock in (ours, theirs):
-        sock.setblocking(False)
+    ours, theirs = socket_pair()
     ours.send(FrameCodec().pack(Kind.HELLO, encode(Hello(b"n" * 32, "b"))) + first)
     channel = Channel(theirs, asyncio.get_running_loop())
     with pytest.raises(FetchError, match="damaged or forged"):
@@ -199,9 +194,7 @@ async def test_a_frame_of_one_connection_is_worth_nothing_on_another() -> None:
 async def test_the_key_for_strangers_lets_nobody_in() -> None:
     """A site without peers has a key for unknown names that anybody can work out."""
     lone = Keyring.lone("a")
-    ours, theirs = socket.socketpair()
-    for sock in (ours, theirs):
-        sock.setblocking(False)
+    ours, theirs = socket_pair()
     loop = asyncio.get_running_loop()
     here, there = Channel(ours, loop), Channel(theirs, loop)
     guess = Identity("b", 1, LAYOUT, Keyring("b", {"a": lone.key("b")}))

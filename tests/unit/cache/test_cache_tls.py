@@ -6,7 +6,6 @@ import asyncio
 import random
 import socket
 import ssl
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -38,16 +37,6 @@ async def tls_pair(world: World, **transport: object) -> tuple[Site, Site, Proxy
     refs = make_refs(LAYOUT, 4)
     await a.put(refs)
     return a, b, proxy, refs
-
-
-@pytest.fixture
-def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
-    pair = socket.socketpair()
-    for sock in pair:
-        sock.setblocking(False)
-    yield pair
-    for sock in pair:
-        sock.close()
 
 
 async def secured(pair: tuple[socket.socket, socket.socket]) -> tuple[Channel, Channel]:
