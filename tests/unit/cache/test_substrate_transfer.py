@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cache_sites import Site, World, content, filling, make_layout, make_refs, soon
 
-from geokv.cache import ChunkRef
+from geokv.cache import ChunkLayout, ChunkRef
 from geokv.cache.substrate.tcp.conversation import Conversation
 from geokv.cache.substrate.transport import BACKGROUND, FETCH
 from geokv.clock import now_ns
@@ -26,6 +26,26 @@ async def three(world: World, **more: Any) -> tuple[Site, Site, Site]:
     await c.cache.connect(soon())
     await a.cache.connect(soon())
     return a, b, c
+
+
+async def asking(
+    world: World,
+    chunks: int,
+    layout: ChunkLayout = BIG,
+    caps: dict[str, Any] | None = None,
+    **more: Any,
+) -> tuple[Site, list[ChunkRef]]:
+    """Site b, which has joined a (with ``caps``), and the chunks that lie at a.
+
+    Args:
+        more: settings of b's transport.
+    """
+    a = await world.site("a", layout, transport=caps)
+    b = await world.site("b", layout, peers={"a": ("127.0.0.1", a.port)}, transport=more)
+    await b.cache.connect(soon())
+    refs = make_refs(layout, chunks)
+    await a.put(refs)
+    return b, refs
 
 
 # -- push ------------------------------------------------------------------------
@@ -135,12 +155,7 @@ async def test_a_cancelled_push_frees_both_ends(world: World) -> None:
 async def test_what_a_request_waits_for_passes_what_nobody_waits_for(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a = await world.site("a", BIG)
-    one = {"streams": 1, "in_flight": 8}
-    b = await world.site("b", BIG, peers={"a": ("127.0.0.1", a.port)}, transport=one)
-    await b.cache.connect(soon())
-    refs = make_refs(BIG, 12)
-    await a.put(refs)
+    b, refs = await asking(world, 12, streams=1, in_flight=8)
     answered: list[bytes] = []
     chunk = Conversation._chunk
 
@@ -169,12 +184,7 @@ async def test_what_a_request_waits_for_passes_what_nobody_waits_for(
 
 
 async def test_a_full_stripe_still_takes_what_is_more_urgent(world: World) -> None:
-    a = await world.site("a", LAYOUT)
-    one = {"streams": 1, "in_flight": 2}
-    b = await world.site("b", LAYOUT, peers={"a": ("127.0.0.1", a.port)}, transport=one)
-    await b.cache.connect(soon())
-    refs = make_refs(LAYOUT, 9)
-    await a.put(refs)
+    b, refs = await asking(world, 9, LAYOUT, streams=1, in_flight=2)
     order: list[int] = []
     memory = [memoryview(bytearray(LAYOUT.real_bytes)) for _ in refs]
     transfers = []
@@ -303,12 +313,7 @@ async def test_a_cancelled_layered_fetch_leaves_nothing(world: World) -> None:
 
 
 async def test_memory_of_a_stopped_transfer_is_never_written_again(world: World) -> None:
-    a = await world.site("a", BIG)
-    one = {"streams": 1, "in_flight": 4}
-    b = await world.site("b", BIG, peers={"a": ("127.0.0.1", a.port)}, transport=one)
-    await b.cache.connect(soon())
-    refs = make_refs(BIG, 4)
-    await a.put(refs)
+    b, refs = await asking(world, 4, streams=1, in_flight=4)
     rng = random.Random(11)
     for _ in range(25):
         memory = [memoryview(bytearray(BIG.real_bytes)) for _ in refs]
@@ -350,11 +355,7 @@ async def test_memory_of_another_size_is_refused(world: World) -> None:
     "caps", [{"tenant_caps": {"acme": 80_000_000}}, {"link_caps": {"b": 80_000_000}}]
 )
 async def test_a_cap_holds_what_goes_out(world: World, caps: dict[str, Any]) -> None:
-    a = await world.site("a", BIG, transport=caps)
-    b = await world.site("b", BIG, peers={"a": ("127.0.0.1", a.port)})
-    await b.cache.connect(soon())
-    refs = make_refs(BIG, 3)
-    await a.put(refs)
+    b, refs = await asking(world, 3, caps=caps)
     start = now_ns()
     into = [memoryview(bytearray(BIG.real_bytes)) for _ in refs]
     transfers = [
@@ -370,11 +371,7 @@ async def test_a_cap_holds_what_goes_out(world: World, caps: dict[str, Any]) -> 
 
 async def test_what_has_no_cap_is_not_held(world: World) -> None:
     caps = {"tenant_caps": {"rival": 1000}, "link_caps": {"c": 1000}}
-    a = await world.site("a", BIG, transport=caps)
-    b = await world.site("b", BIG, peers={"a": ("127.0.0.1", a.port)})
-    await b.cache.connect(soon())
-    refs = make_refs(BIG, 3)
-    await a.put(refs)
+    b, refs = await asking(world, 3, caps=caps)
     into = memoryview(bytearray(BIG.real_bytes))
     async with asyncio.timeout(2):
         for ref in refs:
