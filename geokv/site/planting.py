@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from geokv.cache.keys import ChunkRef, chunk_refs, root_key
+from geokv.cache.keys import ChunkRef
 from geokv.errors import CacheError
 from geokv.site.loading import as_payload
 from geokv.site.settings import Tenant
@@ -50,12 +50,7 @@ def damage(worker: Worker, tenant: Tenant, tokens: Sequence[int]) -> int:
 
 def _cached(worker: Worker, tenant: Tenant, tokens: Sequence[int]) -> list[ChunkRef]:
     """The whole chunks of ``tokens``, all of them in the tier."""
-    layout = worker.cache.layout
-    whole = len(tokens) // layout.chunk_tokens * layout.chunk_tokens
-    root = root_key(worker.engine.model.fingerprint, tenant.salt)
-    refs = chunk_refs(
-        root, list(tokens[:whole]), layout.chunk_tokens, layout.block_tokens, tenant.name
-    )
+    refs = worker.chunks(tenant, tokens)
     lost = [ref for ref in refs if ref.key not in worker.cache.tier]
     if not refs or lost:
         raise CacheError(

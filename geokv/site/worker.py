@@ -131,16 +131,26 @@ class Worker:
             dropped["disk"] = await self.cache.drop("disk")
         return dropped
 
+    def chunks(self, tenant: Tenant, tokens: Sequence[int]) -> list[ChunkRef]:
+        """Every whole chunk of ``tokens`` as this tenant's prompts name it, in prefix order."""
+        layout = self.cache.layout
+        return chunk_refs(
+            self._root(tenant), tokens, layout.chunk_tokens, layout.key_tokens, tenant.name
+        )
+
     def check_integrity(self) -> None:
         """INV-5 of every pool here. Raises GeokvError naming what does not balance."""
         self.loop.check_integrity()
         self.cache.check_integrity(deep=True)
 
+    def _root(self, tenant: Tenant) -> bytes:
+        return root_key(self.engine.model.fingerprint, tenant.salt)
+
     # -- the way in ------------------------------------------------------------
 
     def _prompt(self, ask: Ask, record: RequestRecord) -> Prompt:
         reuse = self.reuse
-        root = root_key(self.engine.model.fingerprint, ask.tenant.salt)
+        root = self._root(ask.tenant)
         if reuse == "none":
             return Prompt(ask.tokens, root, ask.params, ask.deadline_ns, reuse=False)
         return Prompt(
@@ -148,16 +158,16 @@ class Worker:
             root,
             ask.params,
             ask.deadline_ns,
-            load=lambda seq: self._bring(seq, ask, root, reuse, record),
-            on_done=lambda seq: self._store_later(seq, ask, root),
+            load=lambda seq: self._bring(seq, ask, reuse, record),
+            on_done=lambda seq: self._store_later(seq, ask),
         )
 
     async def _bring(
-        self, seq: EngineSequence, ask: Ask, root: bytes, reuse: Reuse, record: RequestRecord
+        self, seq: EngineSequence, ask: Ask, reuse: Reuse, record: RequestRecord
     ) -> None:
         """Fill blocks from the tiers and sites beyond the device, and stamp each step."""
         layout = self.cache.layout
-        refs = self._missing_refs(seq, ask, root, reuse)
+        refs = self._missing_refs(seq, ask, reuse)
         plan = None
         deadline_ns = min(ask.deadline_ns, now_ns() + self._fetch_deadline_ns)
         if refs:
@@ -191,22 +201,14 @@ class Worker:
             record.last_byte_ns = outcome.last_byte_ns
             record.usable_ns = outcome.verified_ns
 
-    def _missing_refs(
-        self, seq: EngineSequence, ask: Ask, root: bytes, reuse: Reuse
-    ) -> list[ChunkRef]:
+    def _missing_refs(self, seq: EngineSequence, ask: Ask, reuse: Reuse) -> list[ChunkRef]:
         """Full chunks beyond the device's prefix; one token always stays to be computed."""
         layout = self.cache.layout
         usable = (len(ask.tokens) - 1) // layout.chunk_tokens
         first = seq.device_tokens // layout.chunk_tokens
         if first >= usable:
             return []
-        refs = chunk_refs(
-            root,
-            ask.tokens[: usable * layout.chunk_tokens],
-            layout.chunk_tokens,
-            layout.key_tokens,
-            ask.tenant.name,
-        )[first:]
+        refs = self.chunks(ask.tenant, ask.tokens[: usable * layout.chunk_tokens])[first:]
         if reuse == "remote":
             return refs
         here = next((i for i, ref in enumerate(refs) if ref.key not in self.cache.tiers), len(refs))
@@ -214,9 +216,8 @@ class Worker:
 
     # -- the way out -----------------------------------------------------------
 
-    def _store_later(self, seq: EngineSequence, ask: Ask, root: bytes) -> None:
-        layout = self.cache.layout
-        refs = chunk_refs(root, ask.tokens, layout.chunk_tokens, layout.key_tokens, ask.tenant.name)
+    def _store_later(self, seq: EngineSequence, ask: Ask) -> None:
+        refs = self.chunks(ask.tenant, ask.tokens)
         wanted = [(i, ref) for i, ref in enumerate(refs) if ref.key not in self.cache.tiers]
         if not wanted:
             return
