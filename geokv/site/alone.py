@@ -119,9 +119,7 @@ async def _serve(
     try:
         await HttpServer(api, listener, stalled_s=deadline_s).run(stop)
     finally:
-        await worker.loop.aclose()
-        await worker.cache.close()
-        await worker.engine.compute.aclose()
+        await worker.aclose()
 
 
 def build_alone(settings: AloneSettings) -> Worker:

@@ -69,9 +69,7 @@ async def serve_site(settings: SiteSettings) -> None:
     finally:
         stop.set()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await worker.loop.aclose()
-        await worker.cache.close()
-        await worker.engine.compute.aclose()
+        await worker.aclose()
         history.close()
 
 

@@ -143,6 +143,12 @@ class Worker:
         self.loop.check_integrity()
         self.cache.check_integrity(deep=True)
 
+    async def aclose(self) -> None:
+        """End the loop, the cache with its connections, and the device."""
+        await self.loop.aclose()
+        await self.cache.close()
+        await self.engine.compute.aclose()
+
     def _root(self, tenant: Tenant) -> bytes:
         return root_key(self.engine.model.fingerprint, tenant.salt)
 
