@@ -28,7 +28,7 @@ from geokv.site.openai import (
     StreamOptions,
     TokenizeRequest,
 )
-from geokv.site.refusal import INVALID, Refusal, error_body, refusal_of
+from geokv.site.refusal import INTERNAL_ERROR, INVALID, Refusal, error_body, refusal_of
 from geokv.site.responses import respond
 from geokv.site.settings import Tenant
 from geokv.site.wording import CREATED_S, Chat, Completion
@@ -89,7 +89,8 @@ def build_api(
     ) -> list[Ask]:
         param = "prompt" if isinstance(body, CompletionRequest) else "messages"
         for tokens in prompts:
-            _check_prompt(worker, model, param, tokens)
+            _check_ids(worker, param, tokens)
+            _check_length(worker, model, param, tokens)
             _check_limit(worker, body, tokens)
         params = body.sampling(body.limit, body.top_logprobs_wanted)
         if params.n > worker.loop.settings.max_running:
@@ -167,8 +168,7 @@ def build_api(
     async def detokenize(request: Request, whose: Tenant = tenant) -> dict[str, str]:
         body = await intake.read(request, DetokenizeRequest, deadline_s)
         check_model(body.model)
-        if body.tokens:
-            _check_prompt(worker, model, "tokens", body.tokens, any_length=True)
+        _check_ids(worker, "tokens", body.tokens)
         return {"prompt": worker.tokenizer.decode(body.tokens)}
 
     @app.exception_handler(Refusal)
@@ -181,25 +181,26 @@ def build_api(
         return JSONResponse(error_body(text, INVALID), error.status_code, error.headers)
 
     @app.exception_handler(GeokvError)
-    async def on_error(_: Request, error: GeokvError) -> JSONResponse:
-        refusal = refusal_of(error)
-        return JSONResponse(refusal.body, refusal.status, refusal.headers)
+    async def on_error(request: Request, error: GeokvError) -> JSONResponse:
+        return await on_refusal(request, refusal_of(error))
 
     @app.exception_handler(Exception)
     async def on_fault(_: Request, error: Exception) -> JSONResponse:
         # Starlette raises it again, so that the server logs where it came from.
-        return JSONResponse(error_body("internal error; see the site's log", "server_error"), 500)
+        return JSONResponse(INTERNAL_ERROR, 500)
 
     return app
 
 
-def _check_prompt(
-    worker: Worker, model: str, param: str, tokens: list[int], any_length: bool = False
-) -> None:
-    vocab, limit = worker.engine.model.config.vocab_size, worker.engine.limit_tokens
+def _check_ids(worker: Worker, param: str, tokens: list[int]) -> None:
+    vocab = worker.engine.model.config.vocab_size
     if tokens and max(tokens) >= vocab:
         raise Refusal(400, f"{param}: a token id is not below {vocab}", param=param)
-    if any_length or 1 <= len(tokens) < limit:
+
+
+def _check_length(worker: Worker, model: str, param: str, tokens: list[int]) -> None:
+    limit = worker.engine.limit_tokens
+    if 1 <= len(tokens) < limit:
         return
     what = model if limit == worker.engine.model.config.max_tokens else "this site's KV pool"
     raise Refusal(

@@ -13,7 +13,7 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
-from geokv.site.refusal import Refusal
+from geokv.site.refusal import Refusal, client_gone
 from geokv.units import show_size
 
 MAX_BODY_BYTES = 8 << 20
@@ -56,7 +56,7 @@ async def _body(request: Request, deadline_s: float) -> bytes:
             408, f"the body did not come within {deadline_s:g} s; send it again", "timeout"
         ) from None
     except ClientDisconnect:
-        raise Refusal(499, "the client went away", "client_closed_request") from None
+        raise client_gone() from None
     return bytes(body)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from geokv.errors import ComputeError, EngineError, GeokvError, NoRoom, Overloaded, RunError
+from geokv.site.record import CLIENT_GONE
 
 INVALID = "invalid_request_error"
 
@@ -39,6 +40,15 @@ def error_body(
 ) -> dict[str, Any]:
     """An error as OpenAI's clients parse it."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def client_gone() -> Refusal:
+    """Nobody reads it; it ends the request and names why."""
+    return Refusal(499, CLIENT_GONE, "client_closed_request")
+
+
+INTERNAL_ERROR = error_body("internal error; see the site's log", "server_error")
+"""All that a client is told of a fault of ours."""
 
 
 def refusal_of(error: GeokvError) -> Refusal:
