@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -13,12 +14,11 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from geokv.engine.generation import TokenEvent
 from geokv.errors import GeokvError
 from geokv.site.answers import Answers
 from geokv.site.logprobs import ChatLogprobs, CompletionLogprobs
 from geokv.site.openai import StreamOptions
-from geokv.site.refusal import Refusal, error_body, refusal_of
+from geokv.site.refusal import INTERNAL_ERROR, client_gone, refusal_of
 from geokv.site.wording import CREATED_S, Wording, usage
 from geokv.site.worker import Ask, Worker
 from geokv.units import NS_PER_S
@@ -70,7 +70,7 @@ async def unless_gone(request: Request, work: Awaitable[T]) -> T:
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise Refusal(499, "the client went away", "client_closed_request")
+            raise client_gone()
         return task.result()
     finally:
         task.cancel()
@@ -86,20 +86,21 @@ async def _hang_up(receive: Receive) -> None:
 async def _whole(worker: Worker, asks: list[Ask], words: Wording) -> dict[str, Any]:
     count = sum(ask.params.n for ask in asks)
     texts, finishes = [""] * count, ["stop"] * count
-    said = _Logprobs(worker, asks, words)
+    said = _logprobs(worker, words)
     parts: list[list[dict[str, Any]]] = [[] for _ in range(count)]
     async with Answers(worker, asks) as answers:
         async for index, event in answers:
             texts[index] += event.text
             finishes[index] = event.finish or finishes[index]
-            part = said.take(index, event)
+            part = said[index].take(event)
             if part is not None:
                 parts[index].append(part)
         totals = usage(answers.prompt_tokens, answers.completion_tokens, answers.cached_tokens)
     return {
         "object": words.kind,
         "choices": [
-            words.choice(i, texts[i], finishes[i], said.join(i, parts[i])) for i in range(count)
+            words.choice(i, texts[i], finishes[i], said[i].join(parts[i]) if parts[i] else None)
+            for i in range(count)
         ],
         "usage": totals,
     }
@@ -109,13 +110,13 @@ async def _lines(
     worker: Worker, asks: list[Ask], words: Wording, head: dict[str, Any], options: StreamOptions
 ) -> AsyncGenerator[str, None]:
     base = {**head, "object": words.chunk_kind}
-    said = _Logprobs(worker, asks, words)
+    said = _logprobs(worker, words)
     started = False
     async with Answers(worker, asks) as answers:
         try:
             async for index, event in answers:
                 started = True
-                chunk = {**base, "choices": [words.delta(index, event, said.take(index, event))]}
+                chunk = {**base, "choices": [words.delta(index, event, said[index].take(event))]}
                 if options.include_usage:
                     so_far = answers.prompt_tokens, answers.completion_tokens
                     chunk["usage"] = usage(*so_far) if options.continuous_usage_stats else None
@@ -129,7 +130,7 @@ async def _lines(
             if not started:
                 raise
             _log.exception("request %s failed in the middle", asks[0].request_id)
-            yield _line(error_body("internal error; see the site's log", "server_error"))
+            yield _line(INTERNAL_ERROR)
             return
         if options.include_usage:
             totals = usage(answers.prompt_tokens, answers.completion_tokens, answers.cached_tokens)
@@ -137,29 +138,15 @@ async def _lines(
     yield "data: [DONE]\n\n"
 
 
+def _logprobs(
+    worker: Worker, words: Wording
+) -> defaultdict[int, CompletionLogprobs | ChatLogprobs]:
+    """Of every answer of a request; they say nothing where none were asked for."""
+    return defaultdict(lambda: words.logprobs(worker.tokenizer))
+
+
 def _line(data: dict[str, Any]) -> str:
     return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
-
-
-class _Logprobs:
-    """Log probabilities of every answer of a request, where they were asked for."""
-
-    def __init__(self, worker: Worker, asks: list[Ask], words: Wording) -> None:
-        self._wanted = asks[0].params.logprobs is not None
-        self._new: Callable[[], CompletionLogprobs | ChatLogprobs] = lambda: words.logprobs(
-            worker.tokenizer
-        )
-        self._of: dict[int, CompletionLogprobs | ChatLogprobs] = {}
-
-    def take(self, index: int, event: TokenEvent) -> dict[str, Any] | None:
-        if not self._wanted:
-            return None
-        if index not in self._of:
-            self._of[index] = self._new()
-        return self._of[index].take(event)
-
-    def join(self, index: int, parts: list[dict[str, Any]]) -> dict[str, Any] | None:
-        return self._of[index].join(parts) if self._wanted and index in self._of else None
 
 
 class EventStream(Response):
