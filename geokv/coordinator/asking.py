@@ -19,23 +19,6 @@ from geokv.site.settings import Tenant
 
 _BEAT_NS = 100_000_000
 
-_NEVER_SERVED: dict[str, Any] = {
-    "tenant": "",
-    "prompt_tokens": 0,
-    "cached_tokens": 0,
-    "output_ids": [],
-    "first_logits": [],
-    "spans": None,
-    "source": "none",
-    "wire_bytes": 0,
-    "chunks_remote": 0,
-    "chunks_local": 0,
-    "chunks_disk": 0,
-    "misses": {},
-    "decode_ns": 0,
-}
-"""The serving side of a request that was refused at the door."""
-
 Write = Callable[[str, dict[str, Any]], None]
 Progress = Callable[..., None]
 
@@ -153,13 +136,14 @@ class Asker:
         """The serving site's part of a request's record."""
         data = self._fleet.sites[site].get(f"/requests/{reply.request_id}")["record"]
         if data is None:
-            return dict(_NEVER_SERVED)
+            # Refused at the door.
+            data = RequestRecord(reply.request_id, "", 0, 0).as_dict()
         source = data.pop("source")
         record = RequestRecord(**data)
-        whole = reply.first_ns is not None and record.prefilled_ns > 0
-        spans = None
-        if whole and reply.first_ns is not None:
+        spans, decode_ns = None, 0
+        if reply.first_ns is not None and record.prefilled_ns > 0:
             spans = record.spans_ns(reply.sent_ns, reply.first_ns)
+            decode_ns = record.finished_ns - record.prefilled_ns
         return {
             "tenant": record.tenant,
             "prompt_tokens": record.prompt_tokens,
@@ -175,5 +159,5 @@ class Asker:
             "chunks_local": record.chunks_local,
             "chunks_disk": record.chunks_disk,
             "misses": record.misses,
-            "decode_ns": record.finished_ns - record.prefilled_ns if whole else 0,
+            "decode_ns": decode_ns,
         }
