@@ -47,44 +47,49 @@ class Prompts(Protocol):
         ...
 
 
-class DrawnPrompts:
-    """Seeded random ids: a long prefix and a question behind it."""
+class _Drawn:
+    """Seeded random ids; nothing ends their answers but the length asked for."""
 
     stop: tuple[str, ...] = ()
     to_the_end = True
 
-    def __init__(self, workload: SharedPrefix, seed: int) -> None:
-        self._workload = workload
+    def __init__(self, workload: SharedPrefix | WorkingSet, seed: int) -> None:
         self._seed = seed
-        self.prefix = shared_prefix(seed, workload.prefix_tokens, CONTENT_VOCAB)
+        self._question_tokens = workload.question_tokens
         self.longest = workload.prefix_tokens + workload.question_tokens
-
-    def question(self, cell: int, repeat: int, warmup: bool) -> list[int]:
-        size = self._workload.question_tokens
-        tail = question_tokens(self._seed, cell, repeat, size, CONTENT_VOCAB, warmup=warmup)
-        return self.prefix + tail
-
-    def preparing(self, cell: int, number: int) -> list[int]:
-        return self.question(cell, number + _PREPARING, True)
 
     def foreign(self) -> list[int]:
         return question_tokens(self._seed, 0, 2 * _PREPARING - 1, self.longest, CONTENT_VOCAB)
 
+    def _tail(self, cell: int, number: int, warmup: bool) -> list[int]:
+        size = self._question_tokens
+        return question_tokens(self._seed, cell, number, size, CONTENT_VOCAB, warmup=warmup)
 
-class WorkingSetPrompts:
-    """Many prefixes of drawn ids, each request behind the next of a fixed order."""
 
-    stop: tuple[str, ...] = ()
-    to_the_end = True
+class DrawnPrompts(_Drawn):
+    """A long prefix and a question behind it."""
+
+    def __init__(self, workload: SharedPrefix, seed: int) -> None:
+        super().__init__(workload, seed)
+        self.prefix = shared_prefix(seed, workload.prefix_tokens, CONTENT_VOCAB)
+
+    def question(self, cell: int, repeat: int, warmup: bool) -> list[int]:
+        return self.prefix + self._tail(cell, repeat, warmup)
+
+    def preparing(self, cell: int, number: int) -> list[int]:
+        return self.question(cell, number + _PREPARING, True)
+
+
+class WorkingSetPrompts(_Drawn):
+    """Many prefixes, each request behind the next of a fixed order."""
 
     def __init__(self, workload: WorkingSet, seed: int) -> None:
+        super().__init__(workload, seed)
         self._workload = workload
-        self._seed = seed
         self._prefixes: dict[int, list[int]] = {}
         asked = workload.warmup + workload.requests
         self.order = working_order(seed, workload.prefixes, asked, workload.order, workload.skew)
         self.prefix = self._prefix(0)
-        self.longest = workload.prefix_tokens + workload.question_tokens
 
     def question(self, cell: int, repeat: int, warmup: bool) -> list[int]:
         place = repeat if warmup else self._workload.warmup + repeat
@@ -94,18 +99,11 @@ class WorkingSetPrompts:
         """Behind prefix ``number``."""
         return self._prefix(number) + self._tail(cell, number + _PREPARING, True)
 
-    def foreign(self) -> list[int]:
-        return self._tail(0, 2 * _PREPARING - 1, False, self.longest)
-
     def _prefix(self, number: int) -> list[int]:
         if number not in self._prefixes:
             size = self._workload.prefix_tokens
             self._prefixes[number] = working_prefix(self._seed, number, size, CONTENT_VOCAB)
         return self._prefixes[number]
-
-    def _tail(self, cell: int, number: int, warmup: bool, size: int | None = None) -> list[int]:
-        size = size or self._workload.question_tokens
-        return question_tokens(self._seed, cell, number, size, CONTENT_VOCAB, warmup=warmup)
 
 
 class DocumentPrompts:
