@@ -131,7 +131,7 @@ class CellRunner:
         workload = self._scenario.workload
         for site in self._fleet.sites.values():
             site.post("/settle")
-            site.post("/drop", tiers=["device", "dram", "disk"])
+            site.forget()
         provider = self._fleet.sites[workload.provider]
         provider.post("/policy", reuse="local")
         prefixes = workload.prefixes if isinstance(workload, WorkingSet) else 1
@@ -151,11 +151,11 @@ class CellRunner:
         if isinstance(workload, WorkingSet):
             if first:
                 asker.post("/policy", reuse=_REUSE[arm])
-                asker.post("/drop", tiers=["device", "dram", "disk"])
+                asker.forget()
         elif arm in _REUSE:
             asker.post("/policy", reuse=_REUSE[arm])
             if arm != "local-hit":
-                asker.post("/drop", tiers=["device", "dram", "disk"])
+                asker.forget()
             elif repeat == 0:
                 self._make_local(warmup)
         self._asker.question(self._cell.index, arm, repeat, warmup, workload.asker)

@@ -54,6 +54,10 @@ class SiteHandle:
         """One thing collected."""
         return self._call("GET", path, None)
 
+    def forget(self) -> None:
+        """Empty all its tiers."""
+        self.post("/drop", tiers=["device", "dram", "disk"])
+
     def close(self) -> None:
         """Ask the process to end, then make it."""
         self._http.close()

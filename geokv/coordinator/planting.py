@@ -64,7 +64,7 @@ class Planter:
     def clear(self) -> None:
         """Forget everything cached at the asker."""
         self._site.post("/settle")
-        self._site.post("/drop", tiers=["device", "dram", "disk"])
+        self._site.forget()
 
     @property
     def _site(self) -> SiteHandle:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from site_processes import Site, SiteRoom
+from site_processes import Site, SiteRoom, prompt
 
 from geokv.coordinator.deploy import run_secret, tenants
 from geokv.coordinator.fleet import SiteHandle
@@ -34,6 +34,15 @@ def test_policy_and_integrity_travel(held: SiteHandle) -> None:
 def test_refused_command_names_site_and_command(held: SiteHandle) -> None:
     with pytest.raises(RunError, match=r"site a: /policy"):
         held.post("/policy", reuse="sometimes")
+
+
+async def test_forget_leaves_nothing_in_any_tier(site: Site, held: SiteHandle) -> None:
+    assert (await site.ask("cached", prompt(100))).error is None
+    held.post("/settle")
+    assert held.get("/stats")["cache"]["tier"]["cached"] == 3
+    assert site.engine()["blocks_cached"] > 0
+    held.forget()
+    assert held.post("/drop", tiers=["device", "dram", "disk"]) == {"device": 0, "dram": 0}
 
 
 # httpcore leaves the socket of a refused UNIX connection to the garbage collector.
