@@ -16,7 +16,7 @@ from geokv.lab.plan import compile_plan
 from geokv.lab.topology import Link, Topology
 from geokv.scenario import Cell, Scenario
 
-_BUILT_IN = frozenset({"kind", "mtu", "congestion"})
+_BUILT_IN = ("kind", "mtu", "congestion")
 """Parts of a link that a live link cannot change."""
 
 
@@ -80,12 +80,12 @@ class Ground:
         return {name: site.get("/stats") for name, site in sites.items()}
 
     def _lab_for(self, cell: Cell) -> Lab:
-        built = (cell.scenario.deployment.byte_scale, _fixed(cell.topology))
+        scale = cell.scenario.deployment.byte_scale
+        built = (scale, _fixed(cell.topology))
         if self._lab is None or built != self._built:
             self._fleets.close()
             self._labs.close()
             self._fleet = None
-            scale = cell.scenario.deployment.byte_scale
             plan = compile_plan(cell.topology, scale, self._scenario.seed)
             self._progress("lab", sites=len(plan.sites), links=len(plan.links))
             self._lab = self._labs.enter_context(Lab.build(plan))
@@ -119,7 +119,7 @@ class Ground:
 
 def _fixed(topology: Topology) -> tuple[Any, ...]:
     return tuple(
-        (name, *(getattr(link, field) for field in sorted(_BUILT_IN)))
+        (name, *(getattr(link, field) for field in _BUILT_IN))
         for name, link in topology.links.items()
     )
 
