@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import openai
@@ -94,30 +95,22 @@ def test_curl_line_works_as_printed(served: Served) -> None:
 
 
 def test_stock_client_chats_streams_and_takes_two_answers(served: Served) -> None:
+    asked: dict[str, Any] = {
+        "model": "geokv-tiny",
+        "messages": [{"role": "user", "content": "How far?"}],
+        "max_tokens": 6,
+        "n": 2,
+        "seed": 3,
+    }
     with openai.OpenAI(base_url=f"{served.url}/v1", api_key=served.key, max_retries=0) as client:
-        whole = client.chat.completions.create(
-            model="geokv-tiny",
-            messages=[{"role": "user", "content": "How far?"}],
-            max_tokens=6,
-            n=2,
-            seed=3,
-            logprobs=True,
-            top_logprobs=2,
-        )
+        whole = client.chat.completions.create(**asked, logprobs=True, top_logprobs=2)
         assert [choice.index for choice in whole.choices] == [0, 1]
         assert whole.choices[0].message.content != whole.choices[1].message.content
         for choice in whole.choices:
             assert choice.logprobs is not None and choice.logprobs.content is not None
             assert len(choice.logprobs.content) <= 6
             assert all(len(one.top_logprobs) == 2 for one in choice.logprobs.content)
-        stream = client.chat.completions.create(
-            model="geokv-tiny",
-            messages=[{"role": "user", "content": "How far?"}],
-            max_tokens=6,
-            n=2,
-            seed=3,
-            stream=True,
-        )
+        stream = client.chat.completions.create(**asked, stream=True)
         texts = ["", ""]
         for chunk in stream:
             for part in chunk.choices:
