@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from cache_headers import HEADERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,28 +81,8 @@ def test_random_bodies_are_a_message_or_a_record_error(data: bytes) -> None:
         wire.split_chunk(data)
 
 
-digest = st.binary(min_size=16, max_size=16)
-u64 = st.integers(0, 2**64 - 1)
-headers = st.builds(
-    ChunkHeader,
-    key=digest,
-    parent=digest,
-    tenant=st.text(min_size=1, max_size=60),
-    model=digest,
-    layout=digest,
-    tokens=st.lists(st.integers(0, 2**32 - 1), max_size=40).map(tuple),
-    generation=u64,
-    incarnation=u64,
-    wire_bytes=u64,
-    checksums=st.lists(digest, max_size=5).map(tuple),
-    lease_ns=u64,
-    lossy=st.booleans(),
-    codec=st.sampled_from(["none", "zstd", "fp8"]),
-)
-
-
 @settings(max_examples=150, deadline=None)
-@given(header=headers, at=st.integers(0, 10**6), bit=st.integers(0, 7), cut=st.integers(1, 200))
+@given(header=HEADERS, at=st.integers(0, 10**6), bit=st.integers(0, 7), cut=st.integers(1, 200))
 def test_a_record_header_comes_back_and_no_part_of_one_does(
     header: ChunkHeader, at: int, bit: int, cut: int
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from cache_headers import HEADERS
 from cache_sites import content, make_layout, make_refs
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,24 +16,6 @@ from geokv.errors import RecordError
 
 LAYOUT = make_layout()
 REF = make_refs(LAYOUT, 2)[1]
-DIGEST = st.binary(min_size=16, max_size=16)
-U64 = st.integers(0, 2**64 - 1)
-HEADERS = st.builds(
-    ChunkHeader,
-    key=DIGEST,
-    parent=DIGEST,
-    tenant=st.text(st.characters(codec="utf-8"), min_size=1, max_size=40),
-    model=DIGEST,
-    layout=DIGEST,
-    tokens=st.lists(st.integers(0, 2**32 - 1), max_size=64).map(tuple),
-    generation=U64,
-    incarnation=U64,
-    wire_bytes=U64,
-    checksums=st.lists(DIGEST, max_size=5).map(tuple),
-    lease_ns=U64,
-    lossy=st.booleans(),
-    codec=st.sampled_from(["none", "kivi2", "cachegen"]),
-)
 
 
 def good_header() -> ChunkHeader:
