@@ -150,6 +150,7 @@ class AgentTransport:
             "agents": remotes,
             "lent": self._lender.open_leases if self._lender is not None else 0,
             "landing": len(self._landing),
+            "forsaken": self._memory.forsaken,
         }
 
     async def close(self) -> None:
