@@ -11,12 +11,13 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cache_sites import content, make_layout, make_refs
 
 from geokv.cache import ChunkRef
-from geokv.cache.locality import DiskCost, DiskTier, Entry, Tier, disk_cost, disk_file
+from geokv.cache.locality import DiskCost, DiskTier, Entry, Tier, disk_cost, disk_file, outage
 from geokv.cache.record import checksums, make_header
 from geokv.errors import CacheError, ConfigError, FetchError
 from geokv.units import NS_PER_S
@@ -55,6 +56,14 @@ async def read(tier: DiskTier, ref: ChunkRef) -> bytes:
 def file_of(folder: Path, ref: ChunkRef) -> Path:
     (path,) = folder.rglob(ref.key.hex() + ".kv")
     return path
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The time outages go by, in ms; it stands still unless a test moves it."""
+    clock = SimpleNamespace(ms=0)
+    monkeypatch.setattr(outage, "now_ns", lambda: clock.ms * NS_PER_S // 1000)
+    return clock
 
 
 async def test_what_was_written_is_read_and_outlives_the_process(tmp_path: Path) -> None:
@@ -208,7 +217,11 @@ class Refusing:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT])
 async def test_a_refusing_disk_warns_once_and_comes_back(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    number: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    clock: SimpleNamespace,
 ) -> None:
     disk = Refusing(monkeypatch)
     tier = new_tier(tmp_path, retry_s=0.05)
@@ -220,7 +233,7 @@ async def test_a_refusing_disk_warns_once_and_comes_back(
         for ref in REFS[1:4]:
             with pytest.raises(CacheError):
                 await put(tier, ref)
-        await asyncio.sleep(0.06)
+        clock.ms += 60
         with pytest.raises(CacheError, match="not written"):
             await put(tier, REFS[1])  # it was time to try
         with pytest.raises(CacheError, match="disk is down"):
@@ -229,7 +242,7 @@ async def test_a_refusing_disk_warns_once_and_comes_back(
     assert await read(tier, REFS[0]) == content(REFS[0], LAYOUT)
     assert not list(tmp_path.rglob("*.partial"))
     disk.error = 0
-    await asyncio.sleep(0.11)
+    clock.ms += 110
     await put(tier, REFS[1])
     assert not tier.outage.down and tier.stats()["outages"] == 1
     assert [bool(text) for text in told] == [True, False]
@@ -237,7 +250,30 @@ async def test_a_refusing_disk_warns_once_and_comes_back(
     tier.close()
 
 
-async def test_a_disk_that_is_not_there_at_first_is_indexed_when_it_is(tmp_path: Path) -> None:
+def test_a_disk_is_left_alone_twice_as_long_each_time_up_to_a_minute(
+    clock: SimpleNamespace,
+) -> None:
+    state = outage.Outage(10)
+
+    def waits() -> list[int]:
+        found = []
+        for _ in range(5):
+            failed_ms = clock.ms
+            state.fail("writing", OSError(errno.EIO, "Input/output error"))
+            while not state.may_try:
+                clock.ms += 1000
+            found.append((clock.ms - failed_ms) // 1000)
+        return found
+
+    assert waits() == [10, 20, 40, 60, 60]
+    state.work()
+    assert waits() == [10, 20, 40, 60, 60]
+    assert (state.outages, state.failures) == (2, {"EIO": 10})
+
+
+async def test_a_disk_that_is_not_there_at_first_is_indexed_when_it_is(
+    tmp_path: Path, clock: SimpleNamespace
+) -> None:
     tier = new_tier(tmp_path / "disk")
     await put(tier, REFS[0])
     tier.close()
@@ -249,7 +285,7 @@ async def test_a_disk_that_is_not_there_at_first_is_indexed_when_it_is(tmp_path:
     (tmp_path / "away").rename(tmp_path / "disk")
     with pytest.raises(CacheError, match="disk is down"):
         late.reserve(REFS[1].key)
-    await asyncio.sleep(0.03)
+    clock.ms += 30
     await put(late, REFS[1])
     assert sorted(late.keys()) == sorted([REFS[0].key, REFS[1].key])
     late.check_integrity(deep=True)
@@ -295,7 +331,7 @@ async def test_what_is_dropped_while_it_is_written_or_read_is_not_there_after(
 
 
 async def test_a_file_that_cannot_be_removed_is_remembered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace
 ) -> None:
     tier = new_tier(tmp_path, retry_s=0.01)
     await put(tier, REFS[0], REFS[1])
@@ -309,13 +345,33 @@ async def test_a_file_that_cannot_be_removed_is_remembered(
     assert [path.stem for path in tier.undeleted([r.key for r in REFS])] == [REFS[0].key.hex()]
     assert REFS[0].key not in tier and tier.outage.down
     monkeypatch.setattr(disk_file.os, "unlink", remove)
-    await asyncio.sleep(0.02)
+    clock.ms += 20
     await put(tier, REFS[2])
     assert not tier.undeleted([REFS[0].key]) and not tier.outage.down
     tier.close()
     again = new_tier(tmp_path)
     assert REFS[0].key not in again and len(again) == 2
     again.close()
+
+
+async def test_a_file_that_could_not_be_removed_is_an_entry_once_it_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace
+) -> None:
+    tier = new_tier(tmp_path, retry_s=0.01)
+    await put(tier, REFS[0])
+
+    def refuse(path: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk_file.os, "unlink", refuse)
+        tier.drop([REFS[0].key])
+        clock.ms += 20
+        await put(tier, REFS[0])
+        assert not tier.undeleted([REFS[0].key])
+    await put(tier, REFS[1])  # removes what is left over
+    assert await read(tier, REFS[0]) == content(REFS[0], LAYOUT)
+    tier.close()
 
 
 class Clock:
