@@ -170,6 +170,37 @@ async def test_a_step_that_waits_makes_way_for_other_work(
     at_rest(engine, loop)
 
 
+async def test_nobody_takes_the_blocks_of_what_is_still_coming_in(
+    small: LlamaModel, payload: torch.Tensor
+) -> None:
+    # Room for both prompts, and for the answer of one only.
+    engine = Engine(small, 13, Staged(), 4)
+    loop = EngineLoop(engine, SchedulerSettings())
+    more = asyncio.Event()
+
+    async def load(seq: Sequence) -> None:
+        blocks = engine.reserve(seq, 32)
+        arrival = engine.expect(seq, LAYERS)
+        for group in range(4):
+            fill(engine, blocks, payload, group)
+            arrival.arrive()
+            await more.wait()
+
+    first = prompt(8, 1)
+    params = SamplingParams(max_tokens=8)
+    grows = asyncio.create_task(tokens_of(loop.submit(Prompt(first, ROOT, params))))
+    late = loop.submit(Prompt(TOKENS, ROOT, params, load=load))
+    async with asyncio.timeout(10):
+        while not loop.stats().preemptions:
+            await asyncio.sleep(0.001)
+    assert late.preemptions == 0
+    more.set()
+    assert await tokens_of(late) == await expected(small)
+    assert await grows == await expected(small, first)
+    assert late.cached_tokens == 32
+    at_rest(engine, loop)
+
+
 @pytest.mark.parametrize("kept", [0, 16])
 async def test_what_does_not_come_is_computed(
     small: LlamaModel, payload: torch.Tensor, kept: int
