@@ -7,6 +7,7 @@ import asyncio
 import random
 from collections import defaultdict
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from geokv.engine import (
     SchedulerSettings,
     Sequence,
 )
+from geokv.engine import request as request_module
 from geokv.engine.compute import StepLoad
 from geokv.engine.tiny import random_model
 from geokv.errors import ComputeError, EngineError, Overloaded, RunError
@@ -240,6 +242,23 @@ async def test_overload_is_said_at_once_with_a_time_to_come_back(small: LlamaMod
     await tokens_of(loop.submit(ask(prompt(9, 9))))
     assert (loop.stats().refused, loop.stats().finished) == (1, 3)
     at_rest(engine, loop)
+
+
+@pytest.mark.parametrize(("apart_s", "said_s"), [(0, 1), (7, 14), (45, 60)])
+async def test_the_time_to_come_back_is_when_those_that_wait_are_served(
+    small: LlamaModel, monkeypatch: pytest.MonkeyPatch, apart_s: int, said_s: int
+) -> None:
+    clock = SimpleNamespace(now_s=1)
+    monkeypatch.setattr(request_module, "now_ns", lambda: clock.now_s * 1000 * MS)
+    _, loop = make(small, max_running=1, max_waiting=2)
+    for seed in range(3):
+        await tokens_of(loop.submit(ask(prompt(9, seed))))
+        clock.now_s += apart_s
+    requests = [loop.submit(ask(prompt(9, seed))) for seed in range(2)]
+    with pytest.raises(Overloaded) as refused:
+        loop.submit(ask(prompt(9, 9)))
+    assert refused.value.retry_after_s == said_s
+    await asyncio.gather(*map(tokens_of, requests))
 
 
 async def test_without_a_queue_an_idle_worker_still_serves(small: LlamaModel) -> None:

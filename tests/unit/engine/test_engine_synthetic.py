@@ -186,6 +186,13 @@ def test_spans_that_cannot_be(span, what):
         MODEL.forward([span], MODEL.new_pool(2, SIZE))
 
 
+def test_a_context_beyond_the_models_longest_is_refused():
+    short = SyntheticModel(TINY, max_tokens=SIZE)
+    table = [0, 1]
+    with pytest.raises(EngineError, match=f"{SIZE + 1} tokens are more than the model's {SIZE}"):
+        short.forward([Span([1] * (SIZE + 1), 0, table)], short.new_pool(2, SIZE))
+
+
 def test_an_empty_batch_and_a_foreign_pool_are_refused():
     with pytest.raises(EngineError, match="empty batch"):
         MODEL.forward([], MODEL.new_pool(2, SIZE))
