@@ -9,7 +9,6 @@ import logging
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -310,15 +309,17 @@ def test_a_real_full_and_a_real_read_only_disk(tmp_path: Path) -> None:
 
 
 async def test_what_is_dropped_while_it_is_written_or_read_is_not_there_after(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = DiskCost(read_bytes_per_s=1e12, write_bytes_per_s=1e12, read_latency_s=0.03)
-    tier = new_tier(tmp_path, cost=replace(slow, write_latency_s=0.03))
+    tier = new_tier(tmp_path)
     await put(tier, REFS[0])
+    over = asyncio.Event()
+    monkeypatch.setattr(tier.time, "until", lambda end_ns: over.wait())
     writing = asyncio.ensure_future(put(tier, REFS[1]))
     reading = asyncio.ensure_future(read(tier, REFS[0]))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0)
     assert tier.drop([REFS[0].key, REFS[1].key]) == [REFS[0].key]
+    over.set()
     with pytest.raises(CacheError, match="dropped while it was written"):
         await writing
     with pytest.raises(FetchError, match="dropped while it was read"):
