@@ -158,10 +158,12 @@ def _folder(path: Path | None) -> Path:
     return found
 
 
-def _table(*columns: str, title: str | None = None) -> Table:
+def _table(*columns: str, title: str | None = None, words: int = 1) -> Table:
+    """Its first ``words`` columns hold words, the others figures."""
     shown = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
-    shown.add_column(columns[0], no_wrap=True)
-    for column in columns[1:]:
+    for column in columns[:words]:
+        shown.add_column(column, no_wrap=True)
+    for column in columns[words:]:
         shown.add_column(column, justify="right", no_wrap=True)
     return shown
 
@@ -175,8 +177,9 @@ def _print(*shown: Table) -> None:
 
 
 def _facts(profile: GpuProfile) -> Table:
-    shown = Table(box=None, show_header=False, pad_edge=False, title=profile.name)
-    shown.title_justify = "left"
+    shown = Table(
+        box=None, show_header=False, pad_edge=False, title=profile.name, title_justify="left"
+    )
     watts, copies = profile.watts, profile.copy_cost
     for name, value in (
         ("kind", profile.kind),
@@ -250,11 +253,8 @@ def _errors(profile: GpuProfile) -> Table:
 
 
 def _checked(device: str, rows: Sequence[Row]) -> Table:
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=device, title_justify="left")
-    for column in ("phase", "source", "what"):
-        shown.add_column(column, no_wrap=True)
-    for column in ("points", "median", "p95", "held out", "p95", "bar"):
-        shown.add_column(column, justify="right", no_wrap=True)
+    words, figures = ("phase", "source", "what"), ("points", "median", "p95", "held out", "p95")
+    shown = _table(*words, *figures, "bar", title=device, words=len(words))
     for row in rows:
         error, held = row.error, row.held_out
         mark = ("[green]ok[/green]" if row.within else "[red]missed[/red]") if row.counts else "–"
