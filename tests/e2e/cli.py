@@ -65,6 +65,18 @@ class Geokv:
         assert "Traceback" not in done.stderr, done.stderr
         return done
 
+    def start(self, *args: str | Path) -> subprocess.Popen[str]:
+        """Start it and go on; both its outputs are pipes."""
+        return subprocess.Popen(
+            self.command(*args),
+            cwd=self.folder,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
     def run_scenario(self, *args: str | Path, timeout: float = 150) -> Run:
         """``geokv run`` into a new folder."""
         out = self.folder / f"run-{next(self._numbers)}"

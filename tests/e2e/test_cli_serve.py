@@ -55,15 +55,7 @@ class Served:
 
 def start(geokv: Geokv, *args: str) -> Served:
     """Start it and wait until it says that Ctrl-C ends it."""
-    process = subprocess.Popen(
-        geokv.command("serve", *args, "--port", "0", "--threads", "1"),
-        cwd=geokv.folder,
-        env=geokv.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = geokv.start("serve", *args, "--port", "0", "--threads", "1")
     assert process.stdout is not None and process.stderr is not None
     said, ends = "", time.monotonic() + _START_S
     with selectors.DefaultSelector() as selector:

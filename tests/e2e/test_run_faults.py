@@ -101,15 +101,7 @@ def test_full_disk_is_refused_before_the_run(vm: None, geokv: Geokv, small_disk:
 def test_disk_that_fills_up_during_the_run(vm: None, geokv: Geokv, small_disk: Path) -> None:
     folder = small_disk / "run"
     settings = [word for text in TINY for word in ("--set", text)]
-    running = subprocess.Popen(
-        geokv.command("run", "smoke", *settings, "--out", folder),
-        cwd=geokv.folder,
-        env=geokv.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    running = geokv.start("run", "smoke", *settings, "--out", folder)
     log = folder / "log.txt"
     ends = time.monotonic() + 60
     while not log.exists() or '"sites"' not in log.read_text():
