@@ -234,6 +234,17 @@ def test_closed_windows_are_not_in_the_form(
     assert (fetching["predicted_ms"] is not None) is known
 
 
+def test_layer_groups_are_transfers_of_their_own_where_they_overlap(tmp_path: Path) -> None:
+    for overlap, pieces in ((True, 128), (False, 32)):
+        variant = {"deployment.layer_groups": 4, "cache.overlap": overlap}
+        run = Run(scenario([{"name": "layers", "variants": {"four": variant}}]))
+        # So far that 16 of the small pieces let the line run dry and 16 of the large do not.
+        run.cells[0]["path"]["rtt_ns"] = 20 * MS
+        cell = summarise(run.write(tmp_path / str(overlap)))["cells"][0]
+        paper = fetch_ns(pieces, WIRE_BYTES / pieces, 20 * MS, 24_000_000_000, 16)
+        assert cell["arms"]["remote_hit"]["fetching"]["predicted_ms"] == round(paper / MS, 3)
+
+
 @pytest.mark.parametrize(
     ("limit", "ok"), [({"at_least": 1.5}, True), ({"at_least": 1.6}, False),
                       ({"at_most": 4}, True), ({"at_most": 3.9}, False)]

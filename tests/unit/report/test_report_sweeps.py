@@ -67,7 +67,16 @@ def test_a_void_cell_is_drawn_as_void_and_has_no_number(run: Run, tmp_path: Path
     fetch, ratio, shelves, *_ = pivots(summary)
     assert fetch.rows[0] == ["25G", "void", "86.90"]
     assert ratio.rows[0][1] == "void"
-    assert shelves.rows[0][-1] == "void"
+    row = dict(zip(shelves.head, shelves.rows[0], strict=True))
+    assert {text for title, text in row.items() if title.endswith(" ms")} == {"void"}
+    for of in quantities.QUANTITIES:
+        assert quantities.value(summary["cells"][0], of) is None
+        assert quantities.value(summary["cells"][1], of) is not None
+    console = table_console()
+    with console.capture() as printed:
+        print_run(summary, console)
+    rows = [line.split() for line in printed.get().splitlines() if line.strip().startswith("25G")]
+    assert [row[-1] for row in rows[:2]] == ["✗", "✓"]
 
 
 def test_no_valid_cell_leaves_no_figure(run: Run, tmp_path: Path) -> None:
