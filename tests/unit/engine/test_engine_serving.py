@@ -373,6 +373,21 @@ async def test_waste_is_less_than_one_block_per_sequence(small: LlamaModel) -> N
     assert len(rest.blocks) == 13
 
 
+async def test_what_a_fork_shares_is_not_evicted_when_the_first_is_closed(
+    small: LlamaModel,
+) -> None:
+    engine = make(small, 16)
+    seq = engine.open(prompt(18), ROOT)
+    await compute(engine, seq)
+    engine.publish(seq)
+    twin = engine.fork(seq)
+    engine.close(seq)
+    assert engine.available_blocks == 16 - len(twin.blocks)
+    engine.close(twin)
+    assert engine.available_blocks == 16
+    engine.check_integrity()
+
+
 async def test_forks_diverge_without_touching_each_other(small: LlamaModel) -> None:
     tokens = prompt(18)
     engine = make(small, 64)
