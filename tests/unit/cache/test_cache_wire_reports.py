@@ -18,6 +18,7 @@ from cache_sites import SECRET, Site, World, content, filling, make_layout, make
 
 from geokv.cache import ChunkRef, Entry
 from geokv.cache.plan import Plan
+from geokv.cache.record import make_header
 from geokv.cache.substrate.tcp import wire
 from geokv.cache.substrate.tcp.channel import Channel
 from geokv.cache.substrate.tcp.handshake import Identity, Session, greet, receive_frame
@@ -102,6 +103,25 @@ async def test_f01_a_reference_out_of_range_gets_no_bytes_and_is_counted(world: 
     await asyncio.sleep(0.05)
     assert a.cache.stats()["served"] == {"mismatch": 3}
     assert not [event for event in a.ops("serve") if event["sent_bytes"] and not event["cause"]]
+
+
+async def test_offers_without_payload_hold_so_many_places_and_so_long(world: World) -> None:
+    a = await world.site("a", LAYOUT, chunks=80, transport={"limits": {"send_s": 0.5}})
+    insider = await Insider.dial(a.port)
+    sums = (bytes(16),) * LAYOUT.groups
+    said = []
+    for number, ref in enumerate(make_refs(LAYOUT, 66)):
+        offer = wire.Offer(number, make_header(ref, LAYOUT, sums, 1, 1).pack())
+        said.append(await insider.ask(Kind.OFFER, offer))
+    assert [kind for kind, _ in said] == [Kind.ACCEPT] * 64 + [Kind.MISS] * 2
+    assert wire.decode(said[-1][1], wire.Miss).cause == "full"
+    assert a.cache.tier.stats()["reserved"] == 64
+    await asyncio.sleep(0.8)
+    assert a.cache.tier.stats()["reserved"] == 0
+    assert a.cache.stats()["pushed"] == {"timeout": 64}
+    kind, _ = await insider.ask(Kind.CALL, wire.Call(99, "nothing", b""))
+    assert kind is Kind.REPLY  # it costs the offers, and not the connection
+    insider.close()
 
 
 async def test_f01_a_reference_used_again_after_it_was_consumed(world: World) -> None:

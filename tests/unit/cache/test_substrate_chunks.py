@@ -63,6 +63,21 @@ async def test_a_group_that_no_chunk_has_is_not_lent(pair: tuple[Site, Site], gr
     assert a.cache.tier.stats()["pinned"] == 0 and a.cache.stats()["served"] == {"mismatch": 1}
 
 
+async def test_a_lease_is_ended_by_whoever_has_it(pair: tuple[Site, Site]) -> None:
+    a, b = pair
+    transport = a.cache.transport
+    if not isinstance(transport, AgentTransport) or transport._lender is None:
+        return
+    (ref,) = make_refs(LAYOUT, 1)
+    await a.put([ref])
+    body = msgspec.msgpack.encode(Wanted(ref.key, ref.tenant))
+    answer = await b.cache.transport.call("a", OPEN, body, soon())
+    lease = msgspec.msgpack.decode(answer, type=Opened).lease
+    for name, pinned in (("c", 1), ("b", 0)):
+        transport._lender.noticed(name, lease)
+        assert a.cache.tier.stats()["pinned"] == pinned, name
+
+
 def test_kinds_by_name() -> None:
     assert isinstance(choose("tcp", "a", LAYOUT, SECRET), TcpTransport)
     assert isinstance(choose("nixl", "a", LAYOUT, SECRET), AgentTransport)

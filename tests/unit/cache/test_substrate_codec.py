@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -13,11 +15,14 @@ from cache_sites import Site, World, make_layout, make_refs, soon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geokv.cache import ChunkLayout, ChunkRef
+from geokv.cache import ChunkHeader, ChunkLayout, ChunkRef
 from geokv.cache.codec import CODECS, Shape, check_codec
 from geokv.cache.filler import group_filler
+from geokv.cache.record import checksums, make_header
 from geokv.cache.substrate.tcp import wire
 from geokv.cache.substrate.tcp.coded import CodedPayload, code
+from geokv.cache.substrate.tcp.requests import GetRequest
+from geokv.cache.substrate.transport import Transfer
 from geokv.errors import ConfigError, FetchError, RecordError
 
 LAYOUT = make_layout(dtype="bfloat16", wire_bytes_per_token=2048)
@@ -267,3 +272,37 @@ def test_a_coded_payload_that_cannot_be_is_refused_before_it_is_received() -> No
     with pytest.raises(FetchError) as caught:
         CodedPayload(said(codec="lz4")[0], LAYOUT, whole, into, exact=False)
     assert caught.value.cause == "mismatch"
+
+
+async def test_an_answer_coded_as_nobody_asked_is_none() -> None:
+    """And what had lost something before it was coded without loss is marked still."""
+    (ref,) = make_refs(LAYOUT, 1)
+    raw = memoryview(kv(LAYOUT))
+    plain = make_header(ref, LAYOUT, checksums(LAYOUT, raw), 1, 1).stamped(1, 1, 10**10)
+    for lossy, asked in ((False, "none"), (False, "int8"), (False, "zstd"), (True, "zstd")):
+        header = replace(plain, lossy=lossy)
+        pieces = [
+            view
+            for place, fill in zip(LAYOUT.group_slices, group_filler(LAYOUT), strict=True)
+            for view in (raw[place], fill)
+        ]
+        coded = code(pieces, LAYOUT, CODECS["zstd"])
+        assert coded is not None
+        message = wire.Coded(1, "zstd", header.pack(), coded[0])
+        into = memoryview(bytearray(LAYOUT.real_bytes))
+        done: asyncio.Future[ChunkHeader] = asyncio.get_running_loop().create_future()
+        transfer = Transfer(ref, into, LAYOUT, soon(), done, exact=False)
+        request = GetRequest(transfer, LAYOUT, "a", 1, asked)
+        if asked != "zstd":
+            with pytest.raises(RecordError, match="a CODED frame is no answer"):
+                request.take(wire.Kind.CODED, message)
+            continue
+        segments = request.take(wire.Kind.CODED, message)
+        assert segments is not None
+        for segment, piece in zip(segments, coded[1], strict=True):
+            if segment.into is not None:
+                segment.into[:] = piece
+            assert segment.on_bytes is not None
+            segment.on_bytes(piece)
+        request.whole()
+        assert request.outcome == header and bytes(into) == bytes(raw)

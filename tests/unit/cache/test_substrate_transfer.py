@@ -289,6 +289,27 @@ async def test_a_corrupt_group_ends_the_prefix_and_nothing_of_it_stays(world: Wo
     a.cache.tier.exposed(refs[2].key)[LAYOUT.group_slices[1].start] ^= 1
 
 
+async def test_groups_of_two_makings_of_a_chunk_are_not_put_together(world: World) -> None:
+    a, b = await world.pair(LAYOUT, transport={"streams": 1, "in_flight": 1})
+    refs = make_refs(LAYOUT, 6)
+    await a.put(refs)
+    layers = Layers(refs)
+
+    def fill(view: memoryview) -> None:
+        view[:] = bytes(len(view))
+
+    async def on_group(group: int, chunks: int) -> None:
+        await layers.on_group(group, chunks)
+        if group == 0:  # of the last chunk the first group has come and the second has not
+            a.cache.tier.drop([refs[5].key])
+            assert await a.cache.store(refs[5], fill, publish=False)
+
+    plan = await b.cache.lookup(refs, soon())
+    outcome = await b.cache.fetch_layered(plan, soon(), layers.on_piece, on_group)
+    assert outcome.misses == {"stale": 1} and layers.groups == [(0, 6), (1, 5)]
+    assert [ref.key in b.cache.tier for ref in refs] == [True] * 5 + [False]
+
+
 async def test_a_cancelled_layered_fetch_leaves_nothing(world: World) -> None:
     a, b = await world.pair(LAYOUT)
     refs = make_refs(LAYOUT, 12)
