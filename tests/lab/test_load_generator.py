@@ -26,11 +26,6 @@ RTT_MS = 1.0
 # in the VM, and then waits for itself. Its worker processes read this file too.
 MORE_PROCESSORS = "import os\n\nos.cpu_count = lambda: 8\n"
 
-# uvloop keeps an io_uring, and User-Mode Linux panics when a process forks that has one's
-# memory mapped. guidellm does without where it is not installed.
-NO_UVLOOP = 'raise ImportError("not in this kernel")\n'
-
-
 def find_guidellm():
     beside = Path(sys.executable).with_name("guidellm")
     return str(beside) if beside.exists() else shutil.which("guidellm")
@@ -52,7 +47,6 @@ def run_guidellm(command, url, key, netns, folder):
     rows = [{"prompt": text, "output_tokens_count": 4} for text in prompts()]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "sitecustomize.py").write_text(MORE_PROCESSORS)
-    (folder / "uvloop.py").write_text(NO_UVLOOP)
     backend = f"kind=openai_http,target={url},api_key={key},request_format=/v1/completions"
     arguments = [
         *("--backend", backend),

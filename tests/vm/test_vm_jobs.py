@@ -56,6 +56,23 @@ def test_virtual_hour_is_exact_and_free(virtual: Place) -> None:
     assert real_s - (time.monotonic() - again) < 2
 
 
+def test_a_process_that_asks_for_an_io_uring_is_refused_and_may_fork(virtual: Place) -> None:
+    # With a ring mapped, the fork would end the guest: "Kernel panic - unable to handle".
+    script = (
+        "import ctypes, mmap, os\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "ring = libc.syscall(425, 8, ctypes.create_string_buffer(120))\n"  # io_uring_setup
+        "print(ring, os.strerror(ctypes.get_errno()), flush=True)\n"
+        "memory = mmap.mmap(ring, 4096) if ring >= 0 else None\n"
+        "child = os.fork()\n"
+        "if not child: os._exit(3)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    )
+    lines: list[str] = []
+    run_job(virtual, py(script), lines.append)
+    assert lines == ["-1 Operation not permitted", "3"]
+
+
 def test_wall_clock_vm_keeps_real_time(wall: Place) -> None:
     script = (
         "import time; time.sleep(0.2); print('a', flush=True); a = time.monotonic();"
