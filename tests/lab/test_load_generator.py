@@ -26,6 +26,7 @@ RTT_MS = 1.0
 # in the VM, and then waits for itself. Its worker processes read this file too.
 MORE_PROCESSORS = "import os\n\nos.cpu_count = lambda: 8\n"
 
+
 def find_guidellm():
     beside = Path(sys.executable).with_name("guidellm")
     return str(beside) if beside.exists() else shutil.which("guidellm")
