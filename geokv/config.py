@@ -70,11 +70,11 @@ def validate(model: type[Model], data: Any, source: str = "") -> Model:
 
 
 def _path(loc: tuple[Any, ...], data: Any) -> str:
-    """``loc`` as the user wrote it: pydantic adds the tag of a union by ``kind``."""
+    """``loc`` as the user wrote it: pydantic adds the tag of a union by ``kind`` or ``fault``."""
     parts = []
     here = data
     for part in loc:
-        if isinstance(here, dict) and part not in here and part == here.get("kind"):
+        if isinstance(here, dict) and part not in here and part in _tags(here):
             continue
         parts.append(str(part))
         try:
@@ -82,6 +82,11 @@ def _path(loc: tuple[Any, ...], data: Any) -> str:
         except (LookupError, TypeError):
             here = None
     return ".".join(parts)
+
+
+def _tags(data: dict[str, Any]) -> tuple[Any, ...]:
+    """What may name a member of a union here."""
+    return (data.get("kind"), data.get("fault"))
 
 
 def _line(item: Any, source: str, data: Any) -> str:

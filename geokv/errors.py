@@ -13,6 +13,7 @@
     │   ├── RecordError  bytes that are not a whole, valid chunk record
     │   └── FetchError   a chunk could not be brought here; carries the cause
     └── RunError         a run could not be carried through
+        └── FaultError   a drill's fault was not seen to take effect, or to heal
 
 A message says what happened and where; ``hint`` says what to do next.
 """
@@ -104,3 +105,7 @@ class FetchError(CacheError):
 
 class RunError(GeokvError):
     """A run that started could not be carried to its end."""
+
+
+class FaultError(RunError):
+    """A drill's fault did not fire or did not heal; the message says which and why."""

@@ -54,6 +54,11 @@ class SiteHandle:
         """One thing collected."""
         return self._call("GET", path, None)
 
+    def last_words(self) -> str:
+        """Why it could not start, or with what status it ended."""
+        path = Path(self.settings.control_socket + ".error")
+        return path.read_text() if path.exists() else f"exit status {self.process.exitcode}"
+
     def forget(self) -> None:
         """Empty all its tiers."""
         self.post("/drop", tiers=["device", "dram", "disk"])
@@ -173,7 +178,7 @@ class Fleet:
             while not path.exists():
                 site.process.join(timeout=_LOOK_EVERY_S)
                 if not site.process.is_alive():
-                    raise RunError(f"site {name} could not start: {_last_words(site)}")
+                    raise RunError(f"site {name} could not start: {site.last_words()}")
                 if now_ns() > deadline_ns:
                     raise RunError(f"site {name} was not ready after {_START_DEADLINE_S:g} s")
         for site in self.sites.values():
@@ -192,11 +197,6 @@ def _start(process: ForkServerProcess) -> None:
         process.start()
     finally:
         sys.modules["__main__"] = main
-
-
-def _last_words(site: SiteHandle) -> str:
-    path = Path(site.settings.control_socket + ".error")
-    return path.read_text() if path.exists() else f"exit status {site.process.exitcode}"
 
 
 def _site_main(settings: SiteSettings, netns: str) -> None:

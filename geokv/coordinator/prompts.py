@@ -10,7 +10,7 @@ from geokv.errors import ConfigError
 from geokv.scenario import Scenario
 from geokv.scenario.prompts import question as question_tokens
 from geokv.scenario.prompts import shared_prefix, working_order, working_prefix
-from geokv.scenario.workload import Document, SharedPrefix, TextFile, WorkingSet
+from geokv.scenario.workload import Document, SharedPrefix, Stream, TextFile, WorkingSet
 
 CONTENT_VOCAB = 256
 """Drawn prompts are of the first ids, which every supported tokenizer has as plain content."""
@@ -53,7 +53,7 @@ class _Drawn:
     stop: tuple[str, ...] = ()
     to_the_end = True
 
-    def __init__(self, workload: SharedPrefix | WorkingSet, seed: int) -> None:
+    def __init__(self, workload: SharedPrefix | WorkingSet | Stream, seed: int) -> None:
         self._seed = seed
         self._question_tokens = workload.question_tokens
         self.longest = workload.prefix_tokens + workload.question_tokens
@@ -98,6 +98,43 @@ class WorkingSetPrompts(_Drawn):
     def preparing(self, cell: int, number: int) -> list[int]:
         """Behind prefix ``number``."""
         return self._prefix(number) + self._tail(cell, number + _PREPARING, True)
+
+    def _prefix(self, number: int) -> list[int]:
+        if number not in self._prefixes:
+            size = self._workload.prefix_tokens
+            self._prefixes[number] = working_prefix(self._seed, number, size, CONTENT_VOCAB)
+        return self._prefixes[number]
+
+
+class StreamPrompts(_Drawn):
+    """Prefixes of several tenants; each request behind one that is drawn."""
+
+    def __init__(self, workload: Stream, seed: int) -> None:
+        super().__init__(workload, seed)
+        self._workload = workload
+        self._prefixes: dict[int, list[int]] = {}
+        self.order = working_order(
+            seed, workload.prefixes, workload.requests, workload.order, workload.skew
+        )
+        self.prefix = self._prefix(0)
+
+    @property
+    def prefixes(self) -> int:
+        """How many different ones there are, of all tenants."""
+        tenants = self._workload.tenants if self._workload.texts == "own" else 1
+        return tenants * self._workload.prefixes
+
+    def question(self, cell: int, repeat: int, warmup: bool) -> list[int]:
+        """Request ``repeat``; the same in every cell, so that a control is the same drill."""
+        number = self.order[repeat]
+        if self._workload.texts == "own":
+            number += repeat % self._workload.tenants * self._workload.prefixes
+        return self._prefix(number) + self._tail(0, repeat, warmup)
+
+    def preparing(self, cell: int, number: int) -> list[int]:
+        """Behind prefix ``number``; those of tenant t begin at t × ``prefixes`` of the workload,
+        or at 0 where all have the same."""
+        return self._prefix(number) + self._tail(0, number + _PREPARING, True)
 
     def _prefix(self, number: int) -> list[int]:
         if number not in self._prefixes:
@@ -169,5 +206,7 @@ def make_prompts(scenario: Scenario) -> Prompts:
         return DrawnPrompts(workload, scenario.seed)
     if isinstance(workload, WorkingSet):
         return WorkingSetPrompts(workload, scenario.seed)
+    if isinstance(workload, Stream):
+        return StreamPrompts(workload, scenario.seed)
     tokenizer = load_tokenizer(scenario.deployment.model)
     return DocumentPrompts(workload, tokenizer, scenario.deployment.chunk_tokens)

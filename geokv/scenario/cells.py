@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import networkx
@@ -10,6 +11,7 @@ import networkx
 from geokv.config import validate
 from geokv.errors import ConfigError
 from geokv.lab.topology import Topology, load_topology
+from geokv.scenario.control import Control
 from geokv.scenario.paths import short_path, with_value
 from geokv.scenario.sweep import Cell, Point, SweepAxis, label
 
@@ -30,11 +32,18 @@ def build_cells(scenario: Scenario) -> list[Cell]:
         ConfigError: a value its target does not take, or that contradicts another, as
             ``sweep.0.values.2: links.a-b.km: must be ≥ 0, got -3``.
     """
+    cells = _swept(scenario)
+    if scenario.control is not None:
+        cells.append(_control(scenario, scenario.control, cells[0], len(cells)))
+    return cells
+
+
+def _swept(scenario: Scenario) -> list[Cell]:
     axes = scenario.sweep
-    if not axes:
+    if not axes and scenario.control is None:
         return [_cell(0, {}, False, scenario)]
-    # What is about the sweep as a whole has no meaning in one cell of it.
-    base = {**scenario.resolved(), "sweep": [], "figures": []}
+    # What is about the run as a whole has no meaning in one cell of it.
+    base = {**scenario.resolved(), "sweep": [], "figures": [], "control": None}
     cells = []
     for index, point in enumerate(itertools.product(*(axis.points() for axis in axes))):
         settings = {axis.title: one.shown for axis, one in zip(axes, point, strict=True)}
@@ -45,6 +54,23 @@ def build_cells(scenario: Scenario) -> list[Cell]:
             raise ConfigError(f"{_place(axes, point, first)}: {first}", error.hint) from None
         cells.append(_cell(index, settings, any(one.out_of_range for one in point), resolved))
     return cells
+
+
+def _control(scenario: Scenario, control: Control, first: Cell, index: int) -> Cell:
+    """The first cell once more, with what its control takes away or sets."""
+    data = first.scenario.resolved()
+    left = [event for event in first.scenario.timeline if event.title not in control.without]
+    data["timeline"] = [
+        event.model_dump(mode="json", exclude_none=True, by_alias=True) for event in left
+    ]
+    try:
+        for path, value in control.set.items():
+            data = with_value(data, path, value)
+        weak = _validated(type(scenario), data)
+    except ConfigError as error:
+        first_line = error.message.split("\n")[0]
+        raise ConfigError(f"control.set: {first_line}", error.hint) from None
+    return replace(_cell(index, first.settings, False, weak), label="control", control=control)
 
 
 def path_links(topology: Topology, a: str, b: str) -> list[str]:
@@ -70,6 +96,10 @@ def _resolve(model: type[Scenario], base: dict[str, Any], point: tuple[Point, ..
     for one in point:
         for path, value in one.changes.items():
             data = with_value(data, path, value)
+    return _validated(model, data)
+
+
+def _validated(model: type[Scenario], data: dict[str, Any]) -> Scenario:
     # Built by itself, so that a link's path is links.a-b.km, as the user names it.
     return validate(model, {**data, "topology": load_topology(data["topology"])})
 

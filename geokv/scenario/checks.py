@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from geokv.errors import ConfigError
 from geokv.lab.topology import Link
+from geokv.scenario.checks_drill import drill_problems
 from geokv.scenario.directory import CentralDirectory
 from geokv.scenario.figures import axes_of
 from geokv.scenario.paths import known_paths, suggest
 from geokv.scenario.sweep import Value
 from geokv.scenario.texts import KEYS
-from geokv.scenario.workload import Document, WorkingSet
+from geokv.scenario.workload import Document, Stream, WorkingSet
 
 if TYPE_CHECKING:
     from geokv.scenario.model import Scenario
@@ -57,6 +58,7 @@ def problems(scenario: Scenario) -> list[str]:
         *_content(scenario),
     ]
     found += [*_arms(scenario), *_sweep(scenario), *_figures(scenario)]
+    found += drill_problems(scenario)
     if not found:
         try:
             scenario.cells()
@@ -113,10 +115,12 @@ def _untested_changes(scenario: Scenario) -> list[str]:
 
 
 def _sites(scenario: Scenario) -> list[str]:
-    named = {
-        "workload.provider": scenario.workload.provider,
-        "workload.asker": scenario.workload.asker,
-    }
+    named = {}
+    # A stream may have several of each; see checks_drill.
+    one_of_each = not isinstance(scenario.workload, Stream)
+    if one_of_each:
+        named["workload.provider"] = scenario.workload.provider
+        named["workload.asker"] = scenario.workload.asker
     directory = scenario.cache.directory
     if isinstance(directory, CentralDirectory):
         named["cache.directory.site"] = directory.site
@@ -126,7 +130,7 @@ def _sites(scenario: Scenario) -> list[str]:
         for path, site in named.items()
         if site not in sites
     ]
-    if scenario.workload.provider == scenario.workload.asker:
+    if one_of_each and scenario.workload.provider == scenario.workload.asker:
         found.append(
             f"workload.asker: must differ from workload.provider, both are "
             f"{scenario.workload.asker!r}"

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from geokv.config import Strict
+from geokv.scenario.drill import DrillPromises
 from geokv.scenario.promises import BreakEven, Change, ClosedForm, Overlap
 
 Tier = Literal["device", "dram", "disk", "remote"]
@@ -54,3 +55,5 @@ class Expect(Strict):
     """Factors between two cells of the sweep, one judged line each."""
     tiers_used: list[Tier] = Field(default_factory=list)
     """Each of these served something in at least one cell."""
+    drill: DrillPromises | None = None
+    """Of a drill, which takes no other promise."""

@@ -63,7 +63,9 @@ def load_scenario(
         place, folder, data = str(path), path.parent, load_yaml(path)
     pinned = False
     if overrides:
-        known = list(known_paths(_build(data, folder, place).model_dump(mode="json")))
+        known = list(
+            known_paths(_build(data, folder, place).model_dump(mode="json", by_alias=True))
+        )
         for text in overrides:
             name, value = parse_override(text)
             if name not in known:

@@ -14,13 +14,15 @@ from geokv.lab.topology import Topology
 from geokv.scenario.cache import CacheSettings
 from geokv.scenario.cells import build_cells, topology_mapping
 from geokv.scenario.checks import problems
+from geokv.scenario.control import Control
 from geokv.scenario.deployment import Deployment
 from geokv.scenario.energy import Energy
 from geokv.scenario.expect import Expect
 from geokv.scenario.figures import Figure
 from geokv.scenario.sweep import Cell, SweepAxis
+from geokv.scenario.timeline import AnyEvent
 from geokv.scenario.vm import VmSettings
-from geokv.scenario.workload import Workload
+from geokv.scenario.workload import Stream, Workload
 
 Arm = Literal["recompute", "local-hit", "remote-hit", "control-foreign", "control-corrupt"]
 ARMS: tuple[Arm, ...] = ("recompute", "local-hit", "remote-hit")
@@ -48,8 +50,12 @@ class Scenario(Strict):
     workload: Workload
     arms: Annotated[list[Arm], Field(min_length=1)] = Field(default_factory=lambda: list(ARMS))
     sweep: list[SweepAxis] = Field(default_factory=list)
+    timeline: list[AnyEvent] = Field(default_factory=list)
+    """Faults of a drill, in any order."""
     energy: Energy = Field(default_factory=Energy)
     expect: Expect = Field(default_factory=Expect)
+    control: Control | None = None
+    """Of a drill: how it is run once more so that it must fail."""
     figures: list[Figure] = Field(default_factory=list)
     """Pictures and small tables of the sweep, beside those every run has."""
     vm: VmSettings = Field(default_factory=VmSettings)
@@ -62,12 +68,21 @@ class Scenario(Strict):
         return self
 
     def cells(self) -> list[Cell]:
-        """Every point of the sweep, in the order they are run and reported."""
+        """Every point of the sweep, in the order they are run and reported; of a drill with a
+        control, that last."""
         return build_cells(self)
+
+    @property
+    def is_drill(self) -> bool:
+        """Whether its cells are drills: a stream of requests, faults, checkers."""
+        return isinstance(self.workload, Stream)
 
     def resolved(self) -> dict[str, Any]:
         """Plain data with every name resolved; ``load_scenario`` takes it back unchanged."""
-        data = self.model_dump(mode="json", exclude_none=True)
+        data = self.model_dump(mode="json", exclude_none=True, by_alias=True)
+        if not self.timeline:
+            # What has no drill keeps the hash it had before there were any.
+            del data["timeline"]
         data["topology"] = topology_mapping(self.topology)
         return data
 

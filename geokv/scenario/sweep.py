@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from geokv.config import Strict
 from geokv.lab.topology import Topology
+from geokv.scenario.control import Control
 
 if TYPE_CHECKING:
     from geokv.scenario.model import Scenario
@@ -102,6 +103,8 @@ class Cell:
     km: float
     """Fibre between the two sites of the workload, along the route with least km."""
     label: str
+    control: Control | None = None
+    """Of the last cell of a drill: what was planted in it, so that it must fail."""
 
     @property
     def topology(self) -> Topology:

@@ -110,6 +110,11 @@ class SiteSettings:
     mixed: Literal["refuse", "convert"] = "refuse"
     codec: str = "none"
     security: Literal["mac", "tls"] = "mac"
+    audit: bool = False
+    """Of a drill: every operation is in the history before anything follows from it, and what
+    is handed to the engine is summed once more there."""
+    sabotage: str | None = None
+    """Of a drill's negative control: a name of :mod:`geokv.site.sabotage`."""
     operator_keys: tuple[str, ...] = ()
     """API keys that may read /metrics from another machine; see ``build_api``."""
     max_tokens: int | None = None

@@ -55,7 +55,7 @@ def keys(model: type[BaseModel], leaves: tuple[type, ...], prefix: str = "") -> 
     """Dotted path → fields of that name; unions by ``kind`` give several."""
     found: Keys = {}
     for name, field in model.model_fields.items():
-        path = f"{prefix}{name}"
+        path = f"{prefix}{field.alias or name}"
         inside = [(step, inner) for step, inner in models(field.annotation) if inner not in leaves]
         plain = not inside or field.default is None or any(step for step, _ in inside)
         if plain:

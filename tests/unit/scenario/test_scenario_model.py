@@ -53,7 +53,8 @@ BAD = [
     (
         "workload/kind",
         "poisson",
-        "workload.kind: must be 'shared-prefix', 'document', 'working-set', got 'poisson'",
+        "workload.kind: must be 'shared-prefix', 'document', 'working-set', 'stream', "
+        "got 'poisson'",
     ),
     (
         "workload/prefix_tokens",
