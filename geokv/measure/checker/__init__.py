@@ -1,0 +1,44 @@
+"""Checkers: what must never happen, looked for in the history of a run alone. One per file."""
+
+from __future__ import annotations
+
+from geokv.measure.checker import (
+    answered_wrongly,
+    corrupt,
+    directory_converges,
+    doubly_owned,
+    foreign,
+    half_written,
+    integrity,
+    leaked,
+    never_answered,
+    served_after_purge,
+    stale,
+)
+from geokv.measure.checker.finding import Check, Finding
+from geokv.measure.checker.history import Event, History, load_histories
+
+__all__ = ["CHECKERS", "Check", "Event", "Finding", "History", "check_all", "load_histories"]
+
+CHECKERS: dict[str, Check] = {
+    module.NAME: module.check
+    for module in (
+        stale,
+        foreign,
+        corrupt,
+        half_written,
+        leaked,
+        doubly_owned,
+        served_after_purge,
+        answered_wrongly,
+        never_answered,
+        directory_converges,
+        integrity,
+    )
+}
+"""Judged line → its checker, in the order of reports."""
+
+
+def check_all(history: History) -> list[Finding]:
+    """What every checker says of one cell."""
+    return [check(history) for check in CHECKERS.values()]

@@ -1,0 +1,57 @@
+"""``answered-wrongly``: is every answer what a cold engine gives to the same prompt?
+
+Token by token. Of an answer that ended in an error, the tokens that came before it must be the
+first of the cold engine's.
+"""
+
+from __future__ import annotations
+
+from geokv.measure.checker.exchanges import exchanges, prompt_name
+from geokv.measure.checker.finding import Finding, Offence, conclude
+from geokv.measure.checker.history import Event, History
+
+NAME, INV = "answered-wrongly", "INV-1"
+
+
+def check(history: History) -> Finding:
+    offences, compared, lonely = compare(history)
+    unknown = f"{lonely} answers have no cold engine's to compare with" if lonely else ""
+    if not compared and not lonely:
+        unknown = "there is no answer in the history"
+    examined = f"all {compared} answers are those of a cold engine"
+    return conclude(NAME, INV, offences, unknown, examined)
+
+
+def compare(history: History) -> tuple[list[Offence], int, int]:
+    """Offences (request, answer and reference each), how many answers were compared, and how
+    many had nothing to be compared with."""
+    cold: dict[object, Event] = {}
+    for event in history.of("cold"):
+        cold.setdefault(prompt_name(event), event)
+    offences: list[Offence] = []
+    compared = lonely = 0
+    for one in exchanges(history):
+        for answer in one.answers:
+            got = answer.get("output_ids") or []
+            if not got and answer["status"] != "ok":
+                continue
+            reference = cold.get(prompt_name(one.request))
+            if reference is None:
+                lonely += 1
+                continue
+            compared += 1
+            right = reference["output_ids"]
+            if got != (right if answer["status"] == "ok" else right[: len(got)]):
+                said = f"request {one.request_id}: {_difference(got, right)}"
+                offences.append((said, [one.request, answer, reference]))
+    offences.sort(key=lambda offence: int(offence[1][1]["t_ns"]))
+    return offences, compared, lonely
+
+
+def _difference(got: list[int], right: list[int]) -> str:
+    place = next(
+        (i for i, (x, y) in enumerate(zip(got, right, strict=False)) if x != y),
+        min(len(got), len(right)),
+    )
+    shown = [str(ids[place]) if place < len(ids) else "nothing" for ids in (got, right)]
+    return f"token {place} is {shown[0]}, a cold engine gives {shown[1]}"

@@ -1,0 +1,80 @@
+"""Requests of a drill with their answers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from geokv.measure.checker.history import Event, History
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One request as its client sent it, and every answer that came."""
+
+    request: Event
+    answers: tuple[Event, ...]
+
+    @property
+    def request_id(self) -> str:
+        return str(self.request["request_id"])
+
+    @property
+    def site(self) -> str:
+        return str(self.request["site"])
+
+    @property
+    def tenant(self) -> str:
+        return str(self.request.get("tenant", ""))
+
+    @property
+    def sent_ns(self) -> int:
+        return int(self.request["t_ns"])
+
+    @property
+    def answer(self) -> Event | None:
+        """The first; a second one is a fault of its own."""
+        return self.answers[0] if self.answers else None
+
+    @property
+    def ok(self) -> bool:
+        return bool(self.answers) and self.answers[0]["status"] == "ok"
+
+    @property
+    def ttft_ns(self) -> int | None:
+        value = self.answers[0].get("ttft_ns") if self.ok else None
+        return int(value) if value is not None else None
+
+    @property
+    def first_ns(self) -> int | None:
+        value = self.answers[0].get("first_ns") if self.ok else None
+        return int(value) if value is not None else None
+
+    @property
+    def cached_tokens(self) -> int:
+        return int(self.answers[0].get("cached_tokens") or 0) if self.answers else 0
+
+    @property
+    def prompt_tokens(self) -> int:
+        return int(self.request.get("prompt_tokens") or 0)
+
+    @property
+    def chunks_remote(self) -> int:
+        return int(self.answers[0].get("chunks_remote") or 0) if self.answers else 0
+
+
+def exchanges(history: History) -> list[Exchange]:
+    """In the order of sending."""
+    answers: dict[str, list[Event]] = defaultdict(list)
+    for event in history.of("answer"):
+        answers[event["request_id"]].append(event)
+    return [
+        Exchange(event, tuple(answers.get(event["request_id"], ())))
+        for event in history.of("request")
+    ]
+
+
+def prompt_name(event: Event) -> object:
+    """What a prompt is known by: its text, number or token ids, as something to look up."""
+    prompt = event["prompt"]
+    return tuple(prompt) if isinstance(prompt, list) else prompt

@@ -1,0 +1,73 @@
+"""Faults as they were seen from outside: when each took effect, and when it was over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from geokv.measure.checker.history import Event, History
+
+
+@dataclass
+class FaultSeen:
+    """One event of the timeline. Stamps are of the evidence, not of the asking."""
+
+    name: str
+    kind: str
+    target: str
+    events: list[Event]
+
+    def _phase(self, phase: str) -> Event | None:
+        return next((event for event in self.events if event["phase"] == phase), None)
+
+    @property
+    def took_ns(self) -> int | None:
+        event = self._phase("took-effect")
+        return int(event["t_ns"]) if event else None
+
+    @property
+    def healed_ns(self) -> int | None:
+        event = self._phase("healed")
+        return int(event["t_ns"]) if event else None
+
+    @property
+    def problem(self) -> str:
+        """Why the drill cannot be judged by it; empty when it did what it should."""
+        for phase in ("did-not-fire", "did-not-heal"):
+            if (event := self._phase(phase)) is not None:
+                return f"{phase.replace('-', ' ')}: {shown(event)}"
+        if self.took_ns is None:
+            return "was never seen to take effect"
+        if self._phase("heal-asked") is not None and self.healed_ns is None:
+            return "was never seen to have healed"
+        return ""
+
+    @property
+    def evidence(self) -> dict[str, str]:
+        """Phase → what was seen."""
+        return {
+            event["phase"]: shown(event)
+            for event in self.events
+            if event["phase"] not in ("asked", "heal-asked")
+        }
+
+
+def faults_seen(history: History) -> list[FaultSeen]:
+    """Of a drill, in the order in which they were asked for."""
+    found: dict[str, FaultSeen] = {}
+    for event in history.of("fault"):
+        name = str(event["name"])
+        one = found.get(name)
+        if one is None:
+            one = FaultSeen(name, str(event.get("kind", "")), str(event.get("target", "")), [])
+            found[name] = one
+        one.events.append(event)
+    return list(found.values())
+
+
+def shown(event: Event) -> str:
+    """The sentence of an event's evidence."""
+    evidence: Any = event.get("evidence") or event.get("seen") or "no evidence"
+    if isinstance(evidence, dict):
+        evidence = evidence.get("seen", evidence)
+    return str(evidence)

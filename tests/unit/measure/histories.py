@@ -1,0 +1,101 @@
+"""Small histories by hand: one line per event, times in ms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from geokv.measure.checker import Event, History
+
+MS = 1_000_000
+GOOD = ["aa", "bb"]
+BAD = ["aa", "b0"]
+PROMPT = list(range(40))
+ANSWER = [7, 8, 9]
+
+
+def ev(t_ms: float, op: str, site: str = "", **fields: Any) -> Event:
+    return {"t_ns": round(t_ms * MS), "site": site, "op": op, **fields}
+
+
+def history(*events: Event) -> History:
+    return History(sorted(events, key=lambda event: int(event["t_ns"])))
+
+
+def store(t_ms: float, site: str = "a", key: str = "k1", **fields: Any) -> Event:
+    base = {"tenant": "t0", "tier": "dram", "generation": 1, "incarnation": 1, "place": 0}
+    return ev(t_ms, "store", site, key=key, **{**base, "checksums": GOOD, **fields})
+
+
+def fetch(t_ms: float, site: str = "b", key: str = "k1", source: str = "a", **fields: Any) -> Event:
+    base = {"tenant": "t0", "cause": "", "generation": 1, "incarnation": 1, "place": 0}
+    return ev(t_ms, "fetch", site, key=key, source=source, **{**base, "checksums": GOOD, **fields})
+
+
+def lost(t_ms: float, cause: str, site: str = "b", key: str = "k1", source: str = "a") -> Event:
+    return ev(t_ms, "fetch", site, key=key, source=source, cause=cause)
+
+
+def use(t_ms: float, site: str = "b", key: str = "k1", source: str = "a", **fields: Any) -> Event:
+    base = {"request_id": "r1", "tenant": "t0", "generation": 1, "incarnation": 1}
+    return ev(t_ms, "use", site, key=key, source=source, **{**base, "checksums": GOOD, **fields})
+
+
+def serve(t_ms: float, site: str = "a", key: str = "k1", peer: str = "b", **fields: Any) -> Event:
+    base = {"generation": 1, "incarnation": 1, "sent_bytes": 100, "total_bytes": 100, "cause": ""}
+    return ev(t_ms, "serve", site, key=key, peer=peer, **{**base, **fields})
+
+
+def life(t_ms: float, site: str, incarnation: int, phase: str = "serving") -> Event:
+    return ev(t_ms, "life", site, incarnation=incarnation, phase=phase)
+
+
+def request(t_ms: float, name: str = "r1", site: str = "b", **fields: Any) -> Event:
+    base = {"tenant": "t0", "prompt": PROMPT, "prompt_tokens": 40}
+    deadline_ns = round(t_ms * MS) + 1000 * MS
+    return ev(
+        t_ms, "request", site, request_id=name, **{**base, "deadline_ns": deadline_ns, **fields}
+    )
+
+
+def answer(t_ms: float, name: str = "r1", site: str = "b", **fields: Any) -> Event:
+    """Done at ``t_ms``, first token 2 ms before, TTFT 10 ms."""
+    done_ns = round(t_ms * MS)
+    base = {
+        "status": "ok", "error": None, "output_ids": ANSWER, "first_ns": done_ns - 2 * MS,
+        "done_ns": done_ns, "ttft_ns": 10 * MS, "cached_tokens": 0, "source": "none",
+        "chunks_remote": 0, "chunks_local": 0, "misses": {},
+    }  # fmt: skip
+    return ev(t_ms, "answer", site, request_id=name, **{**base, **fields})
+
+
+def cold(t_ms: float, prompt: Any = PROMPT, output_ids: list[int] = ANSWER) -> Event:
+    return ev(t_ms, "cold", prompt=prompt, output_ids=output_ids)
+
+
+def purge(t_ms: float, phase: str, name: str = "p1", **fields: Any) -> Event:
+    return ev(t_ms, "purge", "a", purge_id=name, phase=phase, tenant="t0", **fields)
+
+
+def pools(t_ms: float, site: str = "a", **fields: Any) -> Event:
+    base = {
+        "total": 8, "free": 5, "cached": 3, "pinned": 0, "reserved": 0, "leases": 0, "promised": 0
+    }  # fmt: skip
+    return ev(t_ms, "pools", site, pools={"dram": {**base, **fields}})
+
+
+def held(t_ms: float, site: str, *keys: str) -> Event:
+    return ev(t_ms, "held", site, held={"dram": list(keys)})
+
+
+def directory(t_ms: float, **keys: list[str]) -> Event:
+    return ev(t_ms, "directory", "a", keys=keys)
+
+
+def fault(t_ms: float, phase: str, name: str = "cut", **fields: Any) -> Event:
+    base = {"kind": "link-cut", "target": "a-b", "evidence": {"seen": f"{name} {phase}"}}
+    return ev(t_ms, "fault", name=name, phase=phase, **{**base, **fields})
+
+
+def links(t_ms: float, phase: str, ok: bool = True) -> Event:
+    problems = [] if ok else ["rtt is 2 ms, not 1"]
+    return ev(t_ms, "links", phase=phase, links=[{"link": "a-b", "ok": ok, "problems": problems}])

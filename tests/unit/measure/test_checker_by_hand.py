@@ -1,0 +1,358 @@
+"""Every checker on histories that are small enough to be read: right ones, and each way of
+being wrong with the events that must be shown for it."""
+
+from __future__ import annotations
+
+import pytest
+from histories import (
+    BAD,
+    PROMPT,
+    answer,
+    cold,
+    directory,
+    ev,
+    fetch,
+    held,
+    history,
+    life,
+    lost,
+    pools,
+    purge,
+    request,
+    serve,
+    store,
+    use,
+)
+
+from geokv.measure.checker import CHECKERS, Event, History
+
+OTHER = [99, *PROMPT[1:]]
+END = ev(100, "drill-end")
+
+# line → what it is about → events; all of these are in order
+GOOD: dict[str, dict[str, list[Event]]] = {
+    "stale": {
+        "fetched and used": [life(0, "a", 1), store(1), fetch(2), use(3)],
+        "from the new life": [
+            life(0, "a", 1), store(1), life(2, "a", 2), store(3, incarnation=2),
+            fetch(4, incarnation=2), use(5, incarnation=2),
+        ],
+        "still on the wire when its sender died": [
+            life(0, "a", 1), store(1), life(2, "a", 2), fetch(3), use(4),
+        ],
+        "kept while its sender began anew": [
+            life(0, "a", 1), store(1), fetch(2), life(3, "a", 2), use(2000),
+        ],
+        "promoted, which is stamped anew": [
+            store(1), ev(2, "demote", "a", key="k1", tier="disk", place=0, cause=""),
+            ev(3, "evict", "a", key="k1", tier="dram", place=0),
+            ev(4, "promote", "a", key="k1", tier="disk", place=5, generation=4, cause=""),
+            use(5, "a", source="disk", generation=4),
+        ],
+        "unfenced before": [
+            store(1, "b"), ev(2, "fenced", "b", why="lease"), ev(3, "unfenced", "b"),
+            use(4, source="dram"),
+        ],
+        "refused while fenced": [
+            store(1), ev(2, "fenced", "a", why="lease"), serve(3, cause="fenced"), use(4, "c"),
+        ],
+    },
+    "foreign": {
+        "each its own": [
+            store(1), store(2, key="k2", tenant="t1", place=1), fetch(3),
+            use(4), use(5, "a", "k2", "dram", tenant="t1", request_id="r2"),
+        ],
+        "a hit in what the same tenant sent": [
+            request(1, "r0"), answer(20, "r0"), request(30), answer(50, cached_tokens=32),
+        ],
+        "a hit in what it sent later and was computed sooner": [
+            request(1), request(2, "r2", "a"), answer(20, "r2", "a"),
+            answer(50, cached_tokens=32),
+        ],
+        "the same prompt, computed anew": [
+            request(1, "r0", tenant="t1"), answer(20, "r0"), request(30), answer(50),
+        ],
+    },
+    "corrupt": {
+        "as stored": [store(1), fetch(2), use(3)],
+        "stored twice, with other rounding": [
+            store(1), store(2, "b", checksums=BAD), use(3, source="dram", checksums=BAD),
+        ],
+        "converted": [
+            store(1), fetch(2, place=-1), ev(3, "convert", "b", key="k1", source="a", place=0,
+            tenant="t0", generation=1, incarnation=1, checksums=BAD), use(4, checksums=BAD),
+        ],
+        "damaged, found and not used": [store(1), lost(2, "corrupt"), use(3, "a", source="dram")],
+        "found on a disk": [
+            ev(1, "found", "b", key="k1", tier="disk", place=0, tenant="t0", checksums=BAD),
+            use(3, checksums=BAD),
+        ],
+    },
+    "half-written": {
+        "whole everywhere": [store(1), serve(2), fetch(3), use(4)],
+        "up from the disk of the life before": [
+            store(1), ev(2, "demote", "a", key="k1", tier="disk", place=0, cause=""),
+            life(3, "a", 1, "killed"),
+            ev(4, "found", "a", key="k1", tier="disk", place=0, tenant="t0", checksums=["aa", "bb"]),
+            life(5, "a", 2), use(6, "a", source="disk"),
+        ],
+        "cut off, and said so": [
+            store(1), serve(2, sent_bytes=40, cause="closed"), use(3, "a", source="dram"),
+        ],
+        "pushed": [store(1), ev(2, "pushed", "b", key="k1", peer="a", cause=""), use(3)],
+    },
+    "leaked": {"all free or cached": [pools(1), pools(1, "b", cached=0, free=8)]},
+    "doubly-owned": {
+        "one after the other": [
+            store(1), ev(2, "evict", "a", key="k1", tier="dram", place=0), store(3, key="k2"),
+        ],
+        "places of two tiers": [
+            store(1), ev(2, "demote", "a", key="k1", tier="disk", place=0, cause=""),
+            store(3, key="k2", place=1),
+        ],
+        "places of two lives": [store(1), life(2, "a", 1, "killed"), life(3, "a", 2),
+                                store(4, key="k2")],
+        "dropped while it was read, and kept for that long": [
+            store(1), ev(2, "drop", "a", key="k1", tier="dram", place=0),
+            use(3, "a", source="dram"), store(4, key="k2"),
+        ],
+        "another place since": [
+            store(1), ev(2, "evict", "a", key="k1", tier="dram", place=0),
+            store(3, key="k1", place=1, generation=5), store(4, key="k2"),
+            serve(5, generation=5),
+        ],
+    },
+    "served-after-purge": {
+        "nothing purged": [store(1), use(2, "a", source="dram")],
+        "computed anew since": [
+            store(1), purge(2, "asked"), ev(3, "drop", "a", key="k1", tier="dram", place=0),
+            purge(4, "acked"), request(5), store(6), answer(9), use(10, "a", source="dram"),
+        ],
+        "another tenant's": [
+            store(1, tenant="t1"), purge(2, "asked"), purge(4, "acked"), use(5, "a", source="dram"),
+        ],
+        "used before the acknowledgement": [
+            store(1), purge(2, "asked"), use(3, "a", source="dram"), purge(4, "acked"), use(9, "c"),
+        ],
+        "a hit in what came since": [
+            request(1, "r0"), answer(3, "r0"), purge(4, "asked"), request(5, "r2"),
+            purge(6, "acked"), answer(8, "r2"), request(9), answer(12, cached_tokens=32),
+            use(13, "c"),
+        ],
+    },
+    "answered-wrongly": {
+        "right": [request(1), answer(20), cold(99)],
+        "an error after right words": [
+            request(1), answer(20, status="error", error="killed", output_ids=[7]), cold(99),
+        ],
+        "by the name of the prompt": [request(1, prompt="p"), answer(20), cold(99, "p")],
+    },
+    "never-answered": {
+        "in time": [request(1), answer(20), END],
+        "a clear error at the deadline": [
+            request(1), answer(1003, status="error", error="the deadline passed"), ev(1100,
+            "drill-end"),
+        ],
+    },
+    "directory-converges": {
+        "what is there": [
+            store(1), ev(2, "publish", "a", key="k1"), held(90, "a", "k1", "k9"),
+            held(90, "b"), directory(91, k1=["a"]),
+        ],
+        "told, and gone with its site": [
+            store(1), ev(2, "publish", "a", key="k1"), life(3, "a", 1, "killed"),
+            held(90, "b"), directory(91),
+        ],
+        "taken back": [
+            store(1), ev(2, "publish", "a", key="k1"), ev(3, "withdraw", "a", key="k1"),
+            held(90, "a", "k1"), directory(91),
+        ],
+    },
+    "integrity": {
+        "ok": [ev(90, "quiesced", "a", ok=True, said=""), ev(91, "integrity", "a", result="ok")],
+    },
+}  # fmt: skip
+
+# line → what is wrong → (all events, the places of those that must be shown)
+WRONG: dict[str, dict[str, tuple[list[Event], list[int]]]] = {
+    "stale": {
+        "a life that is over": (
+            [life(0, "a", 1), store(1), life(2, "a", 2), fetch(1500), use(1501)], [2, 3]),
+        "a generation it never had": ([store(1), fetch(2), use(3, generation=9)], [1, 2]),
+        "an incarnation it never had": ([store(1), fetch(2), use(3, incarnation=7)], [1, 2]),
+        "used while fenced": (
+            [store(1, "b"), ev(2, "fenced", "b", why="lease"), use(3, source="dram")], [1, 2]),
+        "served while fenced": (
+            [store(1), ev(2, "fenced", "a", why="lease"), serve(3)], [1, 2]),
+    },
+    "foreign": {
+        "used for another": ([store(1), use(2, "a", tenant="t1", request_id="")], [0, 1]),
+        "one key of two tenants": ([store(1), store(2, "b", tenant="t1")], [0, 1]),
+        "given to another's request": (
+            [request(1, tenant="t1"), store(2), use(3)], [0, 2]),
+        "a hit in what only another sent": (
+            [request(1, "r0", tenant="t1"), answer(20, "r0"), request(30),
+             answer(50, cached_tokens=32)], [0, 2, 3]),
+    },
+    "corrupt": {
+        "used": ([store(1), fetch(2), use(3, checksums=BAD)], [0, 2]),
+        "fetched": ([store(1), fetch(2, checksums=BAD)], [0, 1]),
+        "rotten since it was found": (
+            [ev(1, "found", "b", key="k1", tier="disk", place=0, tenant="t0",
+                checksums=["aa", "bb"]), use(3, checksums=BAD)], [0, 1]),
+    },
+    "half-written": {
+        "used before it was whole": ([use(1, source="dram"), fetch(2)], [0]),
+        "served before it was whole": ([serve(1), store(2)], [0]),
+        "used after a fetch that failed": ([store(1), lost(2, "timeout"), use(3)], [2]),
+        "gone with the life before": (
+            [store(1), life(2, "a", 1, "killed"), life(3, "a", 2), serve(4)], [3]),
+        "sent in part, said to be whole": ([store(1), serve(2, sent_bytes=40)], [1]),
+        "fewer layer groups": ([store(1), fetch(2, checksums=["aa"])], [0, 1]),
+    },
+    "leaked": {
+        "a pin": ([pools(1), pools(2, "b", pinned=1, cached=2)], [1]),
+        "a reservation": ([pools(1, reserved=1, free=4)], [0]),
+        "a lease": ([pools(1, leases=1)], [0]),
+        "a promise": ([pools(1, promised=2)], [0]),
+        "blocks that nobody has": ([pools(1, free=4)], [0]),
+    },
+    "doubly-owned": {
+        "two chunks in one place": ([store(1), store(2, key="k2")], [0, 1]),
+        "two chunks in one place of the disk": (
+            [ev(t, "demote", "a", key=key, tier="disk", place=3, cause="")
+             for t, key in ((1, "k1"), (2, "k2"))], [0, 1]),
+        "given away while it was sent": (
+            [store(1), ev(2, "drop", "a", key="k1", tier="dram", place=0), store(3, key="k2"),
+             serve(4)], [0, 1, 2, 3]),
+        "given away while it was read": (
+            [store(1), fetch(2), ev(3, "drop", "b", key="k1", tier="dram", place=0),
+             fetch(4, key="k2"), use(5)], [1, 2, 3, 4]),
+        "evicted while it was read": (
+            [store(1), ev(2, "evict", "a", key="k1", tier="dram", place=0),
+             use(3, "a", source="dram")], [0, 1, 2]),
+    },
+    "served-after-purge": {
+        "used": (
+            [store(1), purge(2, "asked"), purge(3, "acked"), use(4, "a", source="dram")],
+            [0, 1, 2, 3]),
+        "served": ([store(1), purge(2, "asked"), purge(3, "acked"), serve(4)], [0, 1, 2, 3]),
+        "a copy of a copy": (
+            [store(1), fetch(2), fetch(3, "c", source="b"), store(4, key="k2", place=1),
+             purge(5, "asked"), purge(6, "acked"), use(7, "c", source="dram")],
+            [0, 1, 2, 4, 5, 6]),
+        "taken late": (
+            [store(1), purge(2, "asked"), purge(3, "acked"), fetch(4)], [0, 1, 2, 3]),
+        "kept": (
+            [store(1), purge(2, "asked"), purge(3, "acked"), held(90, "a", "k1")], [0, 1, 2, 3]),
+        "everything was meant": (
+            [store(1), {**purge(2, "asked"), "tenant": None}, purge(3, "acked"), serve(4)],
+            [0, 1, 2, 3]),
+        "a hit in blocks of before": (
+            [request(1, "r0"), answer(3, "r0"), purge(4, "asked"), purge(5, "acked"),
+             request(6), answer(9, cached_tokens=32)], [2, 3, 4, 5]),
+    },
+    "answered-wrongly": {
+        "another token": ([request(1), answer(20, output_ids=[7, 8, 0]), cold(99)], [0, 1, 2]),
+        "too few": ([request(1), answer(20, output_ids=[7, 8]), cold(99)], [0, 1, 2]),
+        "another before its error": (
+            [request(1), answer(20, status="error", error="killed", output_ids=[6]), cold(99)],
+            [0, 1, 2]),
+    },
+    "never-answered": {
+        "nothing": ([request(1), request(2, "r2"), answer(20), END], [1, 3]),
+        "too late": ([request(1), answer(1500), ev(1600, "drill-end")], [0, 1]),
+        "no reason": ([request(1), answer(20, status="error"), END], [0, 1]),
+    },
+    "directory-converges": {
+        "named and not there": (
+            [held(90, "a"), held(90, "b"), directory(91, k1=["a"])], [0, 2]),
+        "a site that is gone": (
+            [life(1, "a", 1), life(3, "a", 1, "killed"), held(90, "b"), directory(91, k1=["a"])],
+            [1, 3]),
+        "told and forgotten": (
+            [ev(2, "publish", "a", key="k1"), held(90, "a", "k1"), directory(91)], [0, 1, 2]),
+    },
+    "integrity": {
+        "books": ([ev(91, "integrity", "a", result="free + cached is not 8")], [0]),
+        "no rest": ([ev(90, "quiesced", "a", ok=False, said="2 fetches")], [0]),
+    },
+}  # fmt: skip
+
+# line → what is missing → events: neither kept nor broken
+OPEN: dict[str, dict[str, list[Event]]] = {
+    "stale": {"nothing came": [store(1)]},
+    "foreign": {"no tenants": [ev(1, "evict", "a", key="k1")]},
+    "corrupt": {
+        "no checksums": [store(1), ev(2, "fetch", "b", key="k1", source="a", cause="")],
+        "never stored": [fetch(1), use(2)],
+    },
+    "half-written": {"nothing was read": [store(1)]},
+    "leaked": {"nobody looked": [store(1)]},
+    "doubly-owned": {
+        "no places": [{k: v for k, v in store(1).items() if k != "place"}],
+        "nothing stored": [request(1)],
+    },
+    "served-after-purge": {
+        "never acknowledged": [store(1), purge(2, "asked"), use(3, "a", source="dram")],
+        "nothing happened since": [store(1), purge(2, "asked"), purge(3, "acked")],
+    },
+    "answered-wrongly": {
+        "no cold engine": [request(1), answer(20)],
+        "no answers": [request(1)],
+        "of another prompt": [request(1), answer(20), cold(99, OTHER)],
+    },
+    "never-answered": {"cut off": [request(1)], "no requests": [store(1)]},
+    "directory-converges": {
+        "nobody looked at the table": [held(90, "a", "k1")],
+        "nobody looked at a site": [directory(91, k1=["a"])],
+    },
+    "integrity": {"nobody looked": [store(1)]},
+}
+
+
+def cases(table):
+    return [
+        pytest.param(line, case, id=f"{line}: {name}")
+        for line, named in table.items()
+        for name, case in named.items()
+    ]
+
+
+def test_every_checker_has_good_wrong_and_open_histories():
+    assert set(GOOD) == set(WRONG) == set(OPEN) == set(CHECKERS)
+
+
+@pytest.mark.parametrize(("line", "events"), cases(GOOD))
+def test_nothing_is_found_where_nothing_is_wrong(line, events):
+    finding = CHECKERS[line](history(*events))
+    assert finding.ok is True, finding.said
+    assert finding.name == line and finding.excerpt == []
+
+
+@pytest.mark.parametrize(("line", "case"), cases(WRONG))
+def test_what_is_wrong_is_found_and_shown_in_the_fewest_events(line, case):
+    events, shown = case
+    finding = CHECKERS[line](history(*events))
+    assert finding.ok is False, finding.said
+    assert finding.excerpt == [events[place] for place in shown]
+    # The excerpt alone shows the same, and with any event less it does not.
+    again = CHECKERS[line](History(finding.excerpt))
+    assert again.ok is False and again.excerpt == finding.excerpt
+    for left_out in range(len(finding.excerpt)):
+        rest = History(e for i, e in enumerate(finding.excerpt) if i != left_out)
+        less = CHECKERS[line](rest)
+        assert less.ok is not False or less.said != again.said, rest.events
+
+
+@pytest.mark.parametrize(("line", "events"), cases(OPEN))
+def test_what_a_history_cannot_show_is_unknown(line, events):
+    finding = CHECKERS[line](history(*events))
+    assert finding.ok is None and finding.said
+
+
+def test_of_many_offences_the_first_is_shown_and_all_are_counted():
+    events = [store(1), use(3, checksums=BAD), use(2, checksums=BAD, request_id="r0")]
+    finding = CHECKERS["corrupt"](history(*events))
+    assert finding.said.startswith("2 times, first: ")
+    assert finding.excerpt[-1]["request_id"] == "r0"
