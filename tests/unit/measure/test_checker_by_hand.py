@@ -93,7 +93,8 @@ GOOD: dict[str, dict[str, list[Event]]] = {
         "up from the disk of the life before": [
             store(1), ev(2, "demote", "a", key="k1", tier="disk", place=0, cause=""),
             life(3, "a", 1, "killed"),
-            ev(4, "found", "a", key="k1", tier="disk", place=0, tenant="t0", checksums=["aa", "bb"]),
+            ev(4, "found", "a", key="k1", tier="disk", place=0, tenant="t0",
+               checksums=["aa", "bb"]),
             life(5, "a", 2), use(6, "a", source="disk"),
         ],
         "cut off, and said so": [
