@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -47,6 +47,7 @@ class Fetcher:
         keep: takes tasks that outlive their fetch (answers under way when the prefix
             had already ended); they fill the tier and end by their deadline.
         exact: KV that lost something on its way is a miss (``lossy``).
+        audit: note the checksums of what is handed over, computed anew each time.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Fetcher:
         history: History,
         keep: Callable[[asyncio.Task[_Arrival]], None],
         exact: bool = True,
+        audit: bool = False,
     ) -> None:
         self._tier = tier
         self._layout = layout
@@ -64,6 +66,7 @@ class Fetcher:
         self._history = history
         self._keep = keep
         self._exact = exact
+        self._audit = audit
         self._mixed = MixedReader(layout, transport, exact)
 
     async def run(self, plan: Plan, deadline_ns: int, on_chunk: OnChunk) -> Outcome:
@@ -87,10 +90,12 @@ class Fetcher:
                 try:
                     arrival = await self._arrival(plan, i, steps, deadline_ns, sent)
                 except FetchError as error:
-                    self._missed(outcome, plan.refs[i], error)
+                    self._missed(outcome, plan, i, error)
                     break
                 with arrival.entry:
+                    arrival.entry.source = arrival.source or ("disk" if arrival.disk else "dram")
                     await on_chunk(i, arrival.entry)
+                    self._used(plan, arrival.entry)
                 self._count(outcome, arrival)
         except BaseException:
             await self._give_up(steps)
@@ -98,11 +103,23 @@ class Fetcher:
         await self._leave(steps, sent)
         return outcome
 
-    def _missed(self, outcome: Outcome, ref: ChunkRef, error: FetchError) -> None:
+    def _missed(self, outcome: Outcome, plan: Plan, index: int, error: FetchError) -> None:
         """The prefix ends here."""
         outcome.misses[error.cause] += 1
         outcome.reason = error.message
-        self._history.note("miss", ref.key, cause=error.cause, reason=error.message)
+        self._history.note(
+            "miss",
+            plan.refs[index].key,
+            request_id=plan.request_id,
+            cause=error.cause,
+            reason=error.message,
+        )
+
+    def _used(self, plan: Plan, entry: Entry) -> None:
+        """For the audit: what the bytes were that have just been handed over."""
+        if self._audit:
+            sums = checksums(self._layout, entry.view)
+            note_use(self._history, plan.request_id, entry.source, entry.header, sums)
 
     def _count(self, outcome: Outcome, arrival: _Arrival) -> None:
         outcome.usable_chunks += 1
@@ -210,7 +227,7 @@ class Fetcher:
             self._history.note("fetch", ref.key, source=site, cause="cancelled")
             raise
         self._tier.commit(slot, header)
-        self._note_fetch(ref, site, header)
+        self._note_fetch(ref, site, header, slot)
         return self._arrived(ref, site, transfer, transfer.wire_bytes)
 
     async def _bring_other(
@@ -243,7 +260,8 @@ class Fetcher:
             self._history.note("fetch", plan.refs[index].key, source=site, cause=cause)
             raise
         for ref, header in came.asked:
-            self._note_fetch(ref, site, header)
+            # Of the sender's layout: nothing here has these bytes.
+            self._note_fetch(ref, site, header, None)
         for part, slot in slots.items():
             self._keep_converted(refs[part], slot, site, came.lossy)
         return self._arrived(plan.refs[index], site, came.last, came.wire_bytes)
@@ -258,16 +276,20 @@ class Fetcher:
             ref.key,
             source=site,
             lossy=lossy,
+            tenant=ref.tenant,
+            place=slot.index,
             generation=slot.generation,
+            incarnation=life,
             checksums=[digest.hex() for digest in sums],
         )
 
-    def _note_fetch(self, ref: ChunkRef, site: str, header: ChunkHeader) -> None:
+    def _note_fetch(self, ref: ChunkRef, site: str, header: ChunkHeader, slot: Slot | None) -> None:
         self._history.note(
             "fetch",
             ref.key,
             source=site,
             cause="",
+            place=-1 if slot is None else slot.index,
             generation=header.generation,
             incarnation=header.incarnation,
             checksums=[digest.hex() for digest in header.checksums],
@@ -328,6 +350,22 @@ class Fetcher:
             task.cancel()
             task.add_done_callback(_release)
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def note_use(
+    history: History, request_id: str, source: str, header: ChunkHeader, sums: Sequence[bytes]
+) -> None:
+    """A chunk was handed to the engine; ``sums`` are of the bytes that it got."""
+    history.note(
+        "use",
+        header.key,
+        request_id=request_id,
+        tenant=header.tenant,
+        source=source,
+        generation=header.generation,
+        incarnation=header.incarnation,
+        checksums=[digest.hex() for digest in sums],
+    )
 
 
 async def _arrival(step: _Arrival | asyncio.Task[_Arrival] | FetchError) -> _Arrival:

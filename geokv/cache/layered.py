@@ -11,11 +11,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from geokv.cache.fetching import Fetcher, _Arrival, _release
+from geokv.cache.fetching import Fetcher, _Arrival, _release, note_use
+from geokv.cache.filler import group_filler
 from geokv.cache.keys import ChunkRef
 from geokv.cache.locality import Slot
 from geokv.cache.plan import LOCAL, Outcome, Plan
-from geokv.cache.record import ChunkHeader
+from geokv.cache.record import ChunkHeader, checksum
 from geokv.cache.substrate import Transfer
 from geokv.clock import now_ns
 from geokv.errors import CacheError, FetchError
@@ -58,6 +59,7 @@ class LayeredFetcher(Fetcher):
         outcome = Outcome(started_ns=now_ns())
         chunks: list[_Coming] = []
         count = len(plan.refs)
+        sums: list[list[bytes]] = [[] for _ in plan.refs]
         try:
             for i in range(count):
                 chunks.append(self._begin(plan, i, deadline_ns))
@@ -70,10 +72,12 @@ class LayeredFetcher(Fetcher):
                         view = await self._piece(chunks[i], group)
                     except FetchError as error:
                         count = i
-                        self._missed(outcome, plan.refs[i], error)
+                        self._missed(outcome, plan, i, error)
                         self._drop(chunks[i:], error.cause)
                         break
                     await on_piece(i, group, view)
+                    if self._audit:
+                        sums[i].append(checksum(view, group_filler(self._layout)[group]))
                 await on_group(group, count)
                 if not count:
                     break
@@ -82,9 +86,13 @@ class LayeredFetcher(Fetcher):
         except BaseException:
             self._drop(chunks, "cancelled")
             raise
-        for one in chunks[:count]:
+        for one, handed_over in zip(chunks[:count], sums, strict=False):
             if one.arrival is not None:
                 self._count(outcome, one.arrival)
+                if self._audit:
+                    source = one.arrival.source or ("disk" if one.arrival.disk else "dram")
+                    header = one.arrival.entry.header
+                    note_use(self._history, plan.request_id, source, header, handed_over)
                 one.arrival.entry.release()
         return outcome
 
@@ -150,7 +158,7 @@ class LayeredFetcher(Fetcher):
         header = one.headers[0].with_checksums(sums, any(h.lossy for h in one.headers))
         slot, one.slot = one.slot, None
         self._tier.commit(slot, header)
-        self._note_fetch(one.ref, one.site, header)
+        self._note_fetch(one.ref, one.site, header, slot)
         last = max(one.transfers, key=lambda transfer: transfer.last_byte_ns)
         wire_bytes = sum(transfer.wire_bytes for transfer in one.transfers)
         one.arrival = self._arrived(one.ref, one.site, last, wire_bytes)

@@ -27,6 +27,7 @@ class Plan:
             (see ``mixed``).
         promoted: chunks that the lookup began to bring up from the disk, by index;
             how that ended.
+        request_id: for whom it is, where that is known.
     """
 
     refs: tuple[ChunkRef, ...]
@@ -36,6 +37,7 @@ class Plan:
     misses: Counter[str] = field(default_factory=Counter)
     spans: Mapping[tuple[int, str], tuple[int, int]] = field(default_factory=dict)
     promoted: Mapping[int, asyncio.Future[str]] = field(default_factory=dict)
+    request_id: str = ""
 
     @property
     def local_chunks(self) -> int:

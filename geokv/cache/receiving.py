@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from geokv.cache.history import History
 from geokv.cache.keys import ChunkRef, block_keys
@@ -20,6 +21,7 @@ class TierSink:
     Args:
         exact: KV that lost something on its way is refused (``lossy``).
         on_kept: told every key that has become readable.
+        knows: whether a tenant is a customer here, for whom chunks may be taken.
     """
 
     def __init__(
@@ -29,6 +31,7 @@ class TierSink:
         history: History,
         exact: bool,
         on_kept: Callable[[bytes], None],
+        knows: Callable[[str], bool],
     ) -> None:
         self.landed: Counter[str] = Counter()
         self._tier = tier
@@ -36,6 +39,7 @@ class TierSink:
         self._history = history
         self._exact = exact
         self._on_kept = on_kept
+        self._knows = knows
 
     def reserve(self, header: ChunkHeader, peer: str, incarnation: int) -> Landing | str:
         cause = self._refusal(header, incarnation)
@@ -50,7 +54,16 @@ class TierSink:
 
         def commit(final: ChunkHeader) -> None:
             self._tier.commit(slot, final)
-            self._note(final.key, peer, "")
+            self._note(
+                final.key,
+                peer,
+                "",
+                tenant=final.tenant,
+                place=slot.index,
+                generation=final.generation,
+                incarnation=final.incarnation,
+                checksums=[digest.hex() for digest in final.checksums],
+            )
             self._on_kept(final.key)
 
         def abort(cause: str) -> None:
@@ -62,6 +75,8 @@ class TierSink:
     def _refusal(self, header: ChunkHeader, incarnation: int) -> str:
         if header.key in self._tier or self._tier.pending(header.key) is not None:
             return "present"
+        if not self._knows(header.tenant):
+            return "unauthorised"
         ref = ChunkRef(header.key, header.parent, header.tokens, header.tenant)
         cause = verify(header, ref, self._layout, incarnation, self._exact)
         if cause is not None:
@@ -72,6 +87,6 @@ class TierSink:
         chain = block_keys(header.parent, header.tokens, self._layout.key_tokens)
         return "" if chain[-1] == header.key else "mismatch"
 
-    def _note(self, key: bytes, peer: str, cause: str) -> None:
+    def _note(self, key: bytes, peer: str, cause: str, **more: Any) -> None:
         self.landed[cause or "ok"] += 1
-        self._history.note("pushed", key, peer=peer, cause=cause)
+        self._history.note("pushed", key, peer=peer, cause=cause, **more)

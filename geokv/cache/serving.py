@@ -10,7 +10,7 @@ from geokv.cache.filler import group_filler
 from geokv.cache.history import History
 from geokv.cache.layout import ChunkLayout
 from geokv.cache.locality import Entry, TierStack
-from geokv.cache.substrate import Served
+from geokv.cache.substrate import Ended, Served
 from geokv.errors import FetchError
 from geokv.units import NS_PER_S
 
@@ -22,6 +22,7 @@ class TierSource:
         lease_ns: how long one answer may keep its chunk pinned.
         on_absent: told every key that a peer asked for in vain, so that a directory
             that still names this site can be put right.
+        knows: whether a tenant is a customer here, in whose name a peer may ask.
     """
 
     def __init__(
@@ -32,15 +33,19 @@ class TierSource:
         lease_ns: int,
         history: History,
         on_absent: Callable[[bytes], None],
+        knows: Callable[[str], bool],
     ) -> None:
         self.served: Counter[str] = Counter()
         self.served_bytes = 0
+        self.lent = 0
+        """Chunks pinned for somebody else now."""
         self._tier = tier
         self._layout = layout
         self._incarnation = incarnation
         self._lease_ns = lease_ns
         self._history = history
         self._on_absent = on_absent
+        self._knows = knows
         self._filler = group_filler(layout)
         # Brought up from the disk for an answer that is still to be opened.
         self._held: dict[bytes, list[tuple[Entry, asyncio.TimerHandle]]] = {}
@@ -82,6 +87,9 @@ class TierSource:
         return True
 
     def open(self, key: bytes, tenant: str, peer: str) -> Served | str:
+        if not self._knows(tenant):
+            self._let_go(key)
+            return "unauthorised"
         known = self._tier.header(key)
         if known is not None and known.tenant != tenant:
             return "foreign"
@@ -90,12 +98,23 @@ class TierSource:
         if entry is None:
             self._on_absent(key)
             return "absent"
+        self.lent += 1
         header = entry.header
         packed = header.pack_as(entry.generation, self._incarnation, self._lease_ns)
         pieces: list[memoryview] = []
         for place, fill in zip(self._layout.group_slices, self._filler, strict=True):
             pieces += [entry.view[place], fill]
-        return Served(packed, pieces, self._lease_ns, entry.release, header.lossy)
+
+        def release() -> None:
+            self.lent -= 1
+            entry.release()
+
+        return Served(packed, pieces, self._lease_ns, release, header.lossy, entry.generation)
+
+    @property
+    def held(self) -> int:
+        """Chunks brought up for an answer that is still to be opened."""
+        return sum(map(len, self._held.values()))
 
     def close(self) -> None:
         """Nobody will open what is held any more."""
@@ -112,7 +131,16 @@ class TierSource:
             if not held:
                 del self._held[key]
 
-    def closed(self, key: bytes, peer: str, sent_bytes: int, cause: str) -> None:
-        self.served[cause or "ok"] += 1
-        self.served_bytes += sent_bytes
-        self._history.note("serve", key, peer=peer, sent_bytes=sent_bytes, cause=cause)
+    def closed(self, key: bytes, peer: str, ended: Ended) -> None:
+        self.served[ended.cause or "ok"] += 1
+        self.served_bytes += ended.sent_bytes
+        self._history.note(
+            "serve",
+            key,
+            peer=peer,
+            generation=ended.generation,
+            incarnation=self._incarnation,
+            sent_bytes=ended.sent_bytes,
+            total_bytes=ended.total_bytes,
+            cause=ended.cause,
+        )

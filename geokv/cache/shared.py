@@ -53,6 +53,7 @@ class SharedCache:
         exact: never use KV that lost something on its way (another element type).
         disk: what chunks go down to and come up from; belongs to this object from here on.
         write: when chunks go down (see ``locality.stack``).
+        audit: note the checksums of every chunk that the engine is given.
         publish: which chunks the directory hears of: ``all``, or those that are used
             again (``hot``; what is fetched has been).
 
@@ -77,6 +78,7 @@ class SharedCache:
         disk: DiskTier | None = None,
         write: WritePolicy = "write-back",
         publish: PublishPolicy = "all",
+        audit: bool = False,
     ) -> None:
         if publish not in get_args(PublishPolicy):
             raise ConfigError(f"unknown publish policy {publish!r}", "known: all, hot")
@@ -86,6 +88,8 @@ class SharedCache:
         self.directory = directory
         self.transport = transport
         self.misses: Counter[str] = Counter()
+        self.knows_tenant: Callable[[str], bool] = lambda tenant: True
+        """Whose chunks may be served and taken at all."""
         self._peers: list[str] = []
         self._clock = clock
         self._replicate = replicate
@@ -119,10 +123,18 @@ class SharedCache:
             round(lease_s * NS_PER_S),
             self._history,
             self._announcer.gone,
+            lambda tenant: self.knows_tenant(tenant),
         )
-        self._sink = TierSink(self.tiers, layout, self._history, exact, self._landed)
+        self._sink = TierSink(
+            self.tiers,
+            layout,
+            self._history,
+            exact,
+            self._landed,
+            lambda tenant: self.knows_tenant(tenant),
+        )
         self._fetcher = LayeredFetcher(
-            self.tiers, layout, transport, self._history, self._keep, exact
+            self.tiers, layout, transport, self._history, self._keep, exact, audit
         )
 
     # -- life ------------------------------------------------------------------
@@ -199,12 +211,17 @@ class SharedCache:
 
     # -- reading ---------------------------------------------------------------
 
-    async def lookup(self, refs: Sequence[ChunkRef], deadline_ns: int) -> Plan:
+    async def lookup(
+        self, refs: Sequence[ChunkRef], deadline_ns: int, request_id: str = ""
+    ) -> Plan:
         """The longest prefix of ``refs`` that this site or, says the directory, another has.
 
         What of it lies on this site's disk begins to come up at once.
         The directory is asked once, for what is not here; if it does not answer in
         time that is a counted miss and the plan ends with what is here.
+
+        Args:
+            request_id: for whom; what the history says of this plan carries it.
         """
         started = self._clock()
         misses: Counter[str] = Counter()
@@ -219,7 +236,7 @@ class SharedCache:
                 found = await self.directory.locate(elsewhere, deadline_ns)
                 located = dict(zip(elsewhere, found, strict=True))
             except CacheError as error:
-                self._miss(misses, "directory", error.message)
+                self._miss(misses, "directory", error.message, request_id=request_id)
         spans = spread(refs, located, self.transport.layout, self.layout)
         sources: list[tuple[str, ...]] = []
         for ref, is_here in zip(refs, here, strict=True):
@@ -229,11 +246,12 @@ class SharedCache:
             sites = [site for site in located.get(ref.key, ()) if site != self.site]
             if not sites:
                 if not misses:
-                    self._miss(misses, "absent", "no site has it", ref.key)
+                    self._miss(misses, "absent", "no site has it", ref.key, request_id)
                 break
             alive = tuple(site for site in sites if self.transport.up(site))
             if not alive:
-                self._miss(misses, "unreachable", f"{', '.join(sites)} left alone", ref.key)
+                why = f"{', '.join(sites)} left alone"
+                self._miss(misses, "unreachable", why, ref.key, request_id)
                 break
             sources.append(alive)
         rest = self.tiers.prefetch(refs[gap : len(sources)])
@@ -246,10 +264,12 @@ class SharedCache:
             misses,
             spans,
             promoted=promoted,
+            request_id=request_id,
         )
         self._history.note(
             "lookup",
             refs[-1].key if refs else None,
+            request_id=request_id,
             asked=plan.asked,
             local=plan.local_chunks,
             promoted=len(promoted),
@@ -288,6 +308,19 @@ class SharedCache:
         if self._replicate and outcome.remote_chunks:
             self._announcer.publish_soon([key for key in used if key in self.tiers])
         return outcome
+
+    def note_device_use(self, ref: ChunkRef, request_id: str) -> None:
+        """For the audit: a request found this chunk among the engine's own blocks."""
+        self._history.note(
+            "use",
+            ref.key,
+            request_id=request_id,
+            tenant=ref.tenant,
+            source="device",
+            generation=0,
+            incarnation=self.transport.incarnation,
+            checksums=[],
+        )
 
     # -- writing ---------------------------------------------------------------
 
@@ -336,7 +369,9 @@ class SharedCache:
             tier="dram",
             parent=ref.parent.hex(),
             tenant=ref.tenant,
+            place=slot.index,
             generation=slot.generation,
+            incarnation=header.incarnation,
             checksums=[digest.hex() for digest in sums],
         )
         if publish:
@@ -376,13 +411,13 @@ class SharedCache:
         last = [key for key in leaving if not self.tiers.elsewhere(tier, key)]
         await self._announcer.tell("withdraw", last, deadline_ns)
         dropped = self.tiers.drop(tier, leaving)
-        for key, where in dropped:
-            self._history.note("drop", key, tier=where)
+        for key, where, place in dropped:
+            self._history.note("drop", key, tier=where, place=place)
             if key not in self.tiers:
                 # Another request may have published it between the two.
                 self._announcer.left(key)
         self.tiers.check_deleted(leaving)
-        return len(dict.fromkeys(key for key, _ in dropped))
+        return len(dict.fromkeys(key for key, _, _ in dropped))
 
     # -- accounts --------------------------------------------------------------
 
@@ -408,6 +443,11 @@ class SharedCache:
             "background": len(self._background),
         }
 
+    @property
+    def leases(self) -> int:
+        """Chunks of this site that are pinned for other sites now."""
+        return self._source.lent + self._source.held
+
     def check_integrity(self, deep: bool = False) -> None:
         """INV-5 for this site. Raises ``CacheError`` naming what does not balance."""
         self.tiers.check_integrity(deep)
@@ -427,11 +467,18 @@ class SharedCache:
             raise errors[0]
         await self.directory.join(deadline_ns)
 
-    def _miss(self, misses: Counter[str], cause: str, why: str, key: bytes | None = None) -> None:
+    def _miss(
+        self,
+        misses: Counter[str],
+        cause: str,
+        why: str,
+        key: bytes | None = None,
+        request_id: str = "",
+    ) -> None:
         misses[cause] += 1
         if misses is not self.misses:
             self.misses[cause] += 1
-        self._history.note("miss", key, cause=cause, reason=why)
+        self._history.note("miss", key, request_id=request_id, cause=cause, reason=why)
 
     def _count(self, outcome: Outcome) -> None:
         self._hits["dram"] += outcome.local_chunks - outcome.disk_chunks

@@ -138,6 +138,8 @@ class ChargedCompute:
 
     def __init__(self, profile: GpuProfile, threaded: bool = False) -> None:
         self.profile = profile
+        self.slowness = 1.0
+        """Everything takes so many times as long (a throttled or shared GPU)."""
         self._device = _Serial()
         self._copies = _Serial()
         self._thread = ThreadPoolExecutor(1, "geokv-device") if threaded else None
@@ -149,15 +151,15 @@ class ChargedCompute:
 
     async def step(self, work: Work[T], load: StepLoad, follows: bool = False) -> T:
         """Run ``work`` and charge ``profile.step_s(…)`` of ``load``."""
-        seconds = self.profile.step_s(load.prefill, load.decode, load.rows)
+        seconds = self.profile.step_s(load.prefill, load.decode, load.rows) * self.slowness
         async with self._device.turn(follows) as turn:
             turn.end_ns = turn.start_ns + round(seconds * NS_PER_S)
             return await _in_thread(self._thread, work) if self._thread else work()
 
     async def stages(self, stages: Sequence[Stage], load: StepLoad) -> None:
         """Run the parts and charge each an equal share of ``profile.step_s(…)``."""
-        share_s = self.profile.step_s(load.prefill, load.decode, load.rows) / len(stages)
-        share_ns = round(share_s * NS_PER_S)
+        seconds = self.profile.step_s(load.prefill, load.decode, load.rows) * self.slowness
+        share_ns = round(seconds / len(stages) * NS_PER_S)
         async with self._device.turn() as turn:
             for stage in stages:
                 await stage.ready()
@@ -170,7 +172,7 @@ class ChargedCompute:
     async def copy(self, n_bytes: int, operations: int, direction: Direction) -> None:
         """Charge the copy engine, which serves both directions in turn."""
         _check_copy(n_bytes, operations)
-        seconds = self.profile.copy_s(n_bytes, operations)
+        seconds = self.profile.copy_s(n_bytes, operations) * self.slowness
         async with self._copies.turn() as turn:
             turn.end_ns = turn.start_ns + round(seconds * NS_PER_S)
 

@@ -63,6 +63,11 @@ class Sequences:
         return self._room.available
 
     @property
+    def promised_tokens(self) -> int:
+        """Tokens that sequences were promised and that have not all come."""
+        return sum(seq.arrival.tokens for seq in self._open if seq.arrival is not None)
+
+    @property
     def limit_tokens(self) -> int:
         """Tokens of one sequence at most, prompt and answer: what model and pool allow."""
         return min(self._max_tokens, self.pool.blocks * self.block_tokens)

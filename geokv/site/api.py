@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import ipaddress
 import math
 import re
@@ -31,6 +30,7 @@ from geokv.site.openai import (
 from geokv.site.refusal import INTERNAL_ERROR, INVALID, Refusal, error_body, refusal_of
 from geokv.site.responses import respond
 from geokv.site.settings import Tenant
+from geokv.site.tenants import Roster, key_digest
 from geokv.site.wording import CREATED_S, Chat, Completion
 from geokv.site.worker import Ask, Worker
 from geokv.units import NS_PER_S
@@ -43,7 +43,7 @@ def build_api(
     site: str,
     model: str,
     worker: Worker,
-    tenants: Iterable[Tenant],
+    tenants: Roster | Iterable[Tenant],
     deadline_s: float,
     operator_keys: Iterable[str] = (),
 ) -> FastAPI:
@@ -55,14 +55,14 @@ def build_api(
             key does not do, as the figures are those of all tenants.
     """
     app = FastAPI(title=f"geokv site {site}", docs_url=None, redoc_url=None, openapi_url=None)
-    known = {_digest(tenant.api_key): tenant for tenant in tenants}
-    operators = {_digest(key) for key in operator_keys}
+    roster = tenants if isinstance(tenants, Roster) else Roster(tenants)
+    operators = {key_digest(key) for key in operator_keys}
     metrics = Metrics(model, worker)
     worker.on_finished = metrics.observe
     names = TokenNames(worker.tokenizer)
 
     def who(authorization: Annotated[str, Header()] = "") -> Tenant:
-        found = known.get(_digest(_bearer(authorization)))
+        found = roster.whose(_bearer(authorization))
         if found is None:
             raise _unknown_key()
         return found
@@ -114,7 +114,7 @@ def build_api(
 
     @app.get("/metrics")
     async def exposition(request: Request) -> Response:
-        key = _digest(_bearer(request.headers.get("authorization", "")))
+        key = key_digest(_bearer(request.headers.get("authorization", "")))
         if not _is_this_machine(request) and key not in operators:
             raise Refusal(
                 401,
@@ -258,11 +258,6 @@ def _card(model: str, worker: Worker) -> dict[str, Any]:
 def _bearer(authorization: str) -> str:
     scheme, _, key = authorization.partition(" ")
     return key.strip() if scheme.lower() == "bearer" else ""
-
-
-def _digest(key: str) -> bytes:
-    # A look-up by digest tells nothing about a key by how long it takes.
-    return hashlib.blake2b(key.encode()).digest()
 
 
 def _unknown_key() -> Refusal:

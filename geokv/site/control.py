@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -13,10 +13,13 @@ from pydantic import Field
 
 from geokv.clock import now_ns
 from geokv.config import Strict
-from geokv.errors import GeokvError
+from geokv.engine.compute import ChargedCompute
+from geokv.errors import CacheError, GeokvError
 from geokv.site.history import HistoryFile
-from geokv.site.planting import damage, put_foreign, tenant_named
+from geokv.site.planting import damage, put_foreign, rot
+from geokv.site.pools import pools
 from geokv.site.settings import Reuse, Tenant
+from geokv.site.tenants import Roster
 from geokv.site.worker import Worker
 from geokv.units import NS_PER_S
 
@@ -51,8 +54,34 @@ class Plant(Tokens):
     donor: Tokens | None = None
 
 
-def build_control(worker: Worker, history: HistoryFile, tenants: Sequence[Tenant] = ()) -> FastAPI:
+class Rot(Strict):
+    tier: Literal["dram", "disk"] = "dram"
+    chunks: Annotated[int, Field(ge=1)] = 1
+    seed: int = 0
+
+
+class Slow(Strict):
+    """How many times as long the site's GPU and disk take from now on."""
+
+    gpu: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    disk: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+
+
+class Shrink(Strict):
+    """Which share of its places a tier may use from now on."""
+
+    dram_keep: Annotated[float, Field(gt=0, le=1)]
+
+
+class OfTenant(Strict):
+    tenant: str
+
+
+def build_control(
+    worker: Worker, history: HistoryFile, tenants: Roster | Sequence[Tenant] = ()
+) -> FastAPI:
     """Settings for the next requests, and everything that is collected afterwards."""
+    roster = tenants if isinstance(tenants, Roster) else Roster(tenants)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.post("/policy")
@@ -105,12 +134,56 @@ def build_control(worker: Worker, history: HistoryFile, tenants: Sequence[Tenant
 
     @app.post("/plant")
     async def plant(body: Plant) -> dict[str, int]:
-        named = {tenant.name: tenant for tenant in tenants}
-        tenant = tenant_named(named, body.tenant)
+        tenant = roster.named(body.tenant)
         if body.donor is None:
             return {"chunks": damage(worker, tenant, body.tokens)}
-        donor = tenant_named(named, body.donor.tenant)
+        donor = roster.named(body.donor.tenant)
         return {"chunks": put_foreign(worker, tenant, body.tokens, donor, body.donor.tokens)}
+
+    @app.get("/pools")
+    async def every_pool() -> dict[str, dict[str, int]]:
+        return pools(worker)
+
+    @app.get("/held")
+    async def held() -> dict[str, list[str]]:
+        tiers = worker.cache.tiers
+        names = ["dram", "disk"] if tiers.disk is not None else ["dram"]
+        return {name: [key.hex() for key in tiers.keys(name)] for name in names}
+
+    @app.get("/directory")
+    async def directory() -> dict[str, Any]:
+        entries = worker.cache.directory.entries()
+        keys = {key.hex(): list(sites) for key, sites in (entries or {}).items()}
+        return {"here": entries is not None, "keys": keys}
+
+    @app.post("/revoke")
+    async def revoke(body: OfTenant) -> dict[str, str]:
+        roster.revoke(body.tenant)
+        return {"revoked": body.tenant}
+
+    @app.post("/rot")
+    async def rotten(body: Rot) -> dict[str, list[str]]:
+        keys = rot(worker, body.tier, body.chunks, body.seed)
+        return {"keys": [key.hex() for key in keys]}
+
+    @app.post("/slow")
+    async def slow(body: Slow) -> dict[str, float]:
+        compute, disk = worker.engine.compute, worker.cache.tiers.disk
+        if not isinstance(compute, ChargedCompute):
+            raise CacheError(
+                "what is really computed cannot be slowed down",
+                "set deployment.compute: charged",
+            )
+        compute.slowness = body.gpu
+        if disk is not None:
+            disk.time.slowness = body.disk
+        return {"gpu": body.gpu, "disk": body.disk if disk is not None else 1.0}
+
+    @app.post("/shrink")
+    async def shrink(body: Shrink) -> dict[str, int]:
+        tier = worker.cache.tier
+        keep = max(1, round(tier.slots * body.dram_keep))
+        return {"slots": keep, "evicted": tier.shrink(keep)}
 
     @app.exception_handler(GeokvError)
     async def on_error(_: Request, error: GeokvError) -> JSONResponse:

@@ -23,10 +23,15 @@ def unwritable(path: Path, error: OSError) -> RunError:
 
 
 class HistoryFile:
-    """Sink for ``SharedCache``; lines are whole on disk after ``flush``."""
+    """Sink for ``SharedCache``; lines are whole on disk after ``flush``.
 
-    def __init__(self, path: Path) -> None:
-        self._stream = path.open("a", encoding="utf-8", buffering=_BUFFER_BYTES)
+    Args:
+        at_once: each line goes out as it is written, so that a killed site loses none.
+    """
+
+    def __init__(self, path: Path, at_once: bool = False) -> None:
+        buffering = 1 if at_once else _BUFFER_BYTES
+        self._stream = path.open("a", encoding="utf-8", buffering=buffering)
 
     def __call__(self, event: dict[str, Any]) -> None:
         self._stream.write(json.dumps(event, separators=(",", ":")) + "\n")

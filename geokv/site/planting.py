@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Sequence
+from typing import Literal
 
 from geokv.cache.keys import ChunkRef
 from geokv.errors import CacheError
@@ -59,8 +61,28 @@ def _cached(worker: Worker, tenant: Tenant, tokens: Sequence[int]) -> list[Chunk
     return refs
 
 
-def tenant_named(tenants: Mapping[str, Tenant], name: str) -> Tenant:
-    """Raises CacheError for a tenant the site does not have."""
-    if name not in tenants:
-        raise CacheError(f"no tenant {name!r} here")
-    return tenants[name]
+def rot(worker: Worker, tier: Literal["dram", "disk"], chunks: int, seed: int) -> list[bytes]:
+    """One bit of each of ``chunks`` readable chunks is flipped where it lies.
+
+    Args:
+        seed: which chunks, and which of their bits.
+
+    Returns:
+        Their keys; fewer where the tier holds fewer.
+
+    Raises:
+        CacheError: there is no such tier here, or a file cannot be written to.
+    """
+    rng = random.Random(seed)
+    disk = worker.cache.tiers.disk
+    if tier == "disk" and disk is None:
+        raise CacheError(f"site {worker.cache.site!r} has no disk to rot")
+    here = worker.cache.tier.keys() if tier == "dram" or disk is None else disk.keys()
+    keys = rng.sample(here, min(chunks, len(here)))
+    for key in keys:
+        bit = rng.randrange(8 * worker.cache.layout.real_bytes)
+        if tier == "dram":
+            worker.cache.tier.exposed(key)[bit // 8] ^= 1 << bit % 8
+        elif disk is not None:
+            disk.flip_bit(key, bit)
+    return keys

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import torch
 
+from geokv.cache.history import History
 from geokv.cache.layout import ChunkLayout
 from geokv.cache.locality import DiskCost, DiskTier, DramTier
 from geokv.cache.ownership import CentralDirectory, Directory, LocalDirectory
 from geokv.cache.shared import SharedCache
 from geokv.cache.substrate.tcp import TcpTransport
+from geokv.clock import now_ns
 from geokv.engine.compute import ChargedCompute, Compute, RealCompute
 from geokv.engine.engine import Engine
 from geokv.engine.load import load_model, model_config
@@ -30,6 +32,7 @@ from geokv.site.control import build_control
 from geokv.site.front import HttpServer, listen
 from geokv.site.history import HistoryFile
 from geokv.site.settings import SiteSettings
+from geokv.site.tenants import Roster
 from geokv.site.worker import Worker
 
 
@@ -40,14 +43,17 @@ async def serve_site(settings: SiteSettings) -> None:
         GeokvError: the site cannot start: port taken, model missing, pools too large …
     """
     torch.set_num_threads(1)
-    history = HistoryFile(Path(settings.history_path))
+    history = HistoryFile(Path(settings.history_path), settings.audit)
+    life = History(settings.name, history if settings.audit else None, now_ns)
     worker = build_worker(settings, history)
+    roster = Roster(settings.tenants)
+    worker.cache.knows_tenant = roster.knows
     deadline_s = settings.request_deadline_s
     api = build_api(
         settings.name,
         settings.model,
         worker,
-        settings.tenants,
+        roster,
         deadline_s,
         settings.operator_keys,
     )
@@ -57,16 +63,18 @@ async def serve_site(settings: SiteSettings) -> None:
     control = _listen_unix(settings.control_socket)
     servers = [
         HttpServer(api, front, stalled_s=deadline_s),
-        HttpServer(build_control(worker, history, settings.tenants), control),
+        HttpServer(build_control(worker, history, roster), control),
     ]
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     tasks = [asyncio.create_task(server.run(stop)) for server in servers]
+    life.note("life", incarnation=settings.incarnation, phase="serving")
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
             task.result()
     finally:
+        life.note("life", incarnation=settings.incarnation, phase="closing")
         stop.set()
         await asyncio.gather(*tasks, return_exceptions=True)
         await worker.aclose()
@@ -114,6 +122,7 @@ def build_worker(settings: SiteSettings, history: HistoryFile) -> Worker:
         profile.kv_bytes_per_token,
         settings.fetch_deadline_s,
         overlap=settings.overlap,
+        audit=settings.audit,
     )
 
 
@@ -148,6 +157,7 @@ def _cache(settings: SiteSettings, layout: ChunkLayout, history: HistoryFile) ->
         disk=disk,
         write=settings.write,
         publish=settings.publish,
+        audit=settings.audit,
     )
 
 

@@ -49,6 +49,7 @@ class Worker:
             what a copy between host and device is charged for.
         fetch_deadline_s: longest wait for one fetch; the rest is recomputed.
         overlap: fetch layer group by layer group and let the engine begin with the first.
+        audit: note in the history what was used from the device, too.
 
     Attributes:
         on_finished: takes the record of every request once, when it has ended.
@@ -63,6 +64,7 @@ class Worker:
         fetch_deadline_s: float,
         *,
         overlap: bool = False,
+        audit: bool = False,
     ) -> None:
         self.loop = loop
         self.engine = loop.engine
@@ -73,6 +75,7 @@ class Worker:
         self.on_finished: Callable[[RequestRecord], None] | None = None
         self._copy_bytes_per_token = copy_bytes_per_token
         self._fetch_deadline_ns = round(fetch_deadline_s * NS_PER_S)
+        self._audit = audit
         self._layered = overlap and cache.layout.groups > 1
         self._storing: set[asyncio.Task[None]] = set()
 
@@ -174,10 +177,12 @@ class Worker:
         """Fill blocks from the tiers and sites beyond the device, and stamp each step."""
         layout = self.cache.layout
         refs = self._missing_refs(seq, ask, reuse)
+        if self._audit:
+            self._note_device(seq, ask)
         plan = None
         deadline_ns = min(ask.deadline_ns, now_ns() + self._fetch_deadline_ns)
         if refs:
-            plan = await self.cache.lookup(refs, deadline_ns)
+            plan = await self.cache.lookup(refs, deadline_ns, ask.request_id)
             record.misses.update(plan.misses)
         record.looked_up_ns = record.last_byte_ns = record.usable_ns = now_ns()
         if plan is None or not plan.refs:
@@ -219,6 +224,13 @@ class Worker:
             return refs
         here = next((i for i, ref in enumerate(refs) if ref.key not in self.cache.tiers), len(refs))
         return refs[:here]
+
+    def _note_device(self, seq: EngineSequence, ask: Ask) -> None:
+        """Whole chunks that the device has already; what the blocks hold is not compared,
+        since real models compute the same KV with other last bits in another batch."""
+        whole = seq.device_tokens // self.cache.layout.chunk_tokens
+        for ref in self.chunks(ask.tenant, ask.tokens)[:whole]:
+            self.cache.note_device_use(ref, ask.request_id)
 
     # -- the way out -----------------------------------------------------------
 

@@ -118,7 +118,8 @@ class Demoter:
             self.refused(key, cause)
         else:
             self.counters["written"] += 1
-            self._history.note("demote", key, tier="disk", cause="")
+            place = self._disk.place(key)
+            self._history.note("demote", key, tier="disk", place=place, cause="")
         end = self._ends.pop(key, None)
         if end is not None and not end.done():
             end.set_result("absent" if cause else "")

@@ -23,6 +23,7 @@ from geokv.cache.locality.arena import touched_memory
 from geokv.cache.locality.disk_cost import DiskCost, DiskTime
 from geokv.cache.locality.disk_file import (
     finish,
+    flip_bit,
     partial_path,
     read_file,
     remove_file,
@@ -60,7 +61,7 @@ class DiskTier(SlotTier):
         retry_s: how soon to try a disk again that was down (doubles up to a minute).
 
     Attributes:
-        on_lost: told every key whose entry turned out unusable.
+        on_lost: told every key whose entry turned out unusable, and the place it had.
 
     Raises:
         ConfigError: as ``SlotTier``, or another process uses the folder.
@@ -82,7 +83,7 @@ class DiskTier(SlotTier):
     ) -> None:
         super().__init__(layout, capacity_bytes, policy)
         self.folder = folder
-        self.on_lost: Callable[[bytes], None] | None = None
+        self.on_lost: Callable[[bytes, int], None] | None = None
         self.outage = Outage(retry_s)
         self.time = DiskTime(cost)
         self.causes: Counter[str] = Counter()
@@ -207,6 +208,20 @@ class DiskTier(SlotTier):
                 self._unwanted[key] = None
         return super().drop(asked)
 
+    def flip_bit(self, key: bytes, bit: int) -> None:
+        """Damage the payload of an entry, past every check. Only for drills.
+
+        Raises:
+            CacheError: it is not here, or the disk refuses.
+        """
+        path = chunk_path(self.folder, key)
+        if key not in self:
+            raise CacheError(f"chunk {key.hex()} is not here")
+        try:
+            flip_bit(path, bit)
+        except OSError as error:
+            raise CacheError(f"{path}: cannot be damaged ({error.strerror})") from None
+
     def undeleted(self, keys: Iterable[bytes]) -> list[Path]:
         """Files of these chunks that are entries no more, but could not be removed."""
         paths = (chunk_path(self.folder, key) for key in keys)
@@ -280,8 +295,9 @@ class DiskTier(SlotTier):
 
     def _lose(self, key: bytes, cause: str) -> None:
         self.causes[cause] += 1
+        place = self.place(key)
         if super().drop([key]) and self.on_lost is not None:
-            self.on_lost(key)
+            self.on_lost(key, place)
 
     def _undo(self, slot: Slot, path: Path, cause: str) -> None:
         self._unwanted.pop(slot.key, None)

@@ -74,6 +74,8 @@ class DiskTime:
 
     def __init__(self, cost: DiskCost | None) -> None:
         self.late_ns = 0
+        self.slowness = 1.0
+        """Everything takes so many times as long (a worn or shared drive)."""
         self.busy_ns: dict[DiskDirection, int] = {"read": 0, "write": 0}
         self._cost = cost
         self._free_ns: dict[DiskDirection, int] = {"read": 0, "write": 0}
@@ -82,10 +84,10 @@ class DiskTime:
         """When a request made now is over (monotonic ns); 0 if nothing is charged."""
         if self._cost is None:
             return 0
-        occupied_ns = self._cost.occupied_ns(direction, n_bytes)
+        occupied_ns = round(self._cost.occupied_ns(direction, n_bytes) * self.slowness)
         self._free_ns[direction] = max(now_ns(), self._free_ns[direction]) + occupied_ns
         self.busy_ns[direction] += occupied_ns
-        return self._free_ns[direction] + self._cost.latency_ns(direction)
+        return self._free_ns[direction] + round(self._cost.latency_ns(direction) * self.slowness)
 
     async def until(self, end_ns: int) -> None:
         """Let the rest of a booked request pass."""

@@ -123,6 +123,22 @@ def inspect_file(path: Path) -> DiskRecord:
         os.close(descriptor)
 
 
+def flip_bit(path: Path, bit: int) -> None:
+    """Flip one bit of an entry's payload in place, as a medium that forgets would.
+
+    Raises:
+        RecordError: it is no entry.
+        OSError: it cannot be read or written.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        at = _front(descriptor).payload_at + bit // 8
+        (byte,) = os.pread(descriptor, 1, at)
+        os.pwrite(descriptor, bytes([byte ^ 1 << bit % 8]), at)
+    finally:
+        os.close(descriptor)
+
+
 def read_file(path: Path, layout: ChunkLayout, into: memoryview) -> ChunkHeader:
     """Read a chunk of ``layout`` into ``into`` [real_bytes] and verify every byte.
 

@@ -52,6 +52,7 @@ class Entry:
 
     Attributes:
         uses: how many reads have counted as hits since it came, this one included.
+        source: how it came to its reader: the site that sent it, or the tier it was in.
     """
 
     def __init__(self, tier: SlotTier, slot: Slot, header: ChunkHeader) -> None:
@@ -60,7 +61,9 @@ class Entry:
         self.header = header
         self.view = slot.readable
         self.generation = slot.generation
+        self.place = slot.index
         self.uses = slot.uses
+        self.source = tier.name
 
     def release(self) -> None:
         """Unpin; safe to call again."""
@@ -90,7 +93,7 @@ class SlotTier:
             read (see ``offer``).
 
     Attributes:
-        on_evict: told every key that had to go for room.
+        on_evict: told every key that had to go for room, and the place it had.
         offer: shown every key that has to go, and the chunk, pinned, if there is a
             spare place for it. As long as it keeps the pin the chunk stays whole.
 
@@ -120,7 +123,7 @@ class SlotTier:
         self.slots = count
         """How many chunks fit."""
         self.spare = spare
-        self.on_evict: Callable[[bytes], None] | None = None
+        self.on_evict: Callable[[bytes, int], None] | None = None
         self.offer: Callable[[bytes, Entry | None], None] | None = None
         self._policy = make_policy(policy, count) if isinstance(policy, str) else policy
         self._places = [Slot(i, view) for i, view in enumerate(self._views(count + spare))]
@@ -129,6 +132,7 @@ class SlotTier:
         self._reserved: dict[bytes, Slot] = {}
         self._leaving: dict[int, None] = {}
         self._room: asyncio.Future[None] | None = None
+        self._allowed = count
         self.hits = 0
         self.misses = 0
         self.evictions = 0
@@ -149,12 +153,12 @@ class SlotTier:
         """
         if key in self._cached or key in self._reserved:
             raise CacheError(f"chunk {key.hex()} is already here or on its way")
-        used = len(self._cached) + len(self._reserved)
-        if (used >= self.slots or not self._unused) and not self._evict_one(key):
-            raise CacheError(
-                f"no room: all {self.slots} slots are pinned or being filled",
-                "make the tier larger or let fewer requests run at once",
-            )
+        while self._crowded or not self._unused:
+            if not self._evict_one(key):
+                raise CacheError(
+                    f"no room: all {self._allowed} slots are pinned or being filled",
+                    "make the tier larger or let fewer requests run at once",
+                )
         if not self._free:
             self._places.append(Slot(len(self._places)))
             self._free.append(self._places[-1])
@@ -253,6 +257,11 @@ class SlotTier:
         slot = self._cached.get(key)
         return slot.header if slot is not None else None
 
+    def place(self, key: bytes) -> int:
+        """Number of the place where a readable chunk lies; -1 for what is not here."""
+        slot = self._cached.get(key)
+        return slot.index if slot is not None else -1
+
     def chained(self, keys: Sequence[bytes]) -> None:
         """Tell the policy that ``keys`` were stored or read as one prefix, head first."""
         self._policy.chained([key for key in keys if key in self._cached])
@@ -275,6 +284,22 @@ class SlotTier:
             self._policy.removed(key)
             self._leave_cached(key)
         return gone
+
+    def shrink(self, slots: int) -> int:
+        """Use no more than ``slots`` places from now on; how many chunks had to go.
+
+        What is pinned or being filled stays until it is let go of.
+
+        Raises:
+            CacheError: it has never had so many, or not one is left.
+        """
+        if not 1 <= slots <= self.slots:
+            raise CacheError(f"{self.name}: {slots} of {self.slots} places cannot be kept")
+        self._allowed = slots
+        before = self.evictions
+        while len(self._cached) + len(self._reserved) > slots and self._evict_one(b""):
+            pass
+        return self.evictions - before
 
     def stats(self) -> dict[str, Any]:
         """Slots by state, and counters since the start."""
@@ -331,6 +356,11 @@ class SlotTier:
     # -- inside ----------------------------------------------------------------
 
     @property
+    def _crowded(self) -> bool:
+        """Must somebody go before somebody comes?"""
+        return len(self._cached) + len(self._reserved) >= self._allowed
+
+    @property
     def _unused(self) -> int:
         """Places that hold nothing, those not made yet included."""
         return self.slots + self.spare - len(self._places) + len(self._free)
@@ -368,7 +398,7 @@ class SlotTier:
         self._leave_cached(victim)
         self.evictions += 1
         if self.on_evict is not None:
-            self.on_evict(victim)
+            self.on_evict(victim, slot.index)
         return True
 
     def _leave_cached(self, key: bytes) -> None:

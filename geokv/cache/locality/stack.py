@@ -89,6 +89,8 @@ class TierStack:
             found = {"chunks": disk.indexed, "foreign": disk.foreign, **disk.causes}
             if any(found.values()):
                 history.note("disk-index", None, tier="disk", **found)
+            for key in list(disk.keys()):
+                note_found(history, disk, key)
             if disk.outage.down:
                 self._outage(disk.outage.reason)
 
@@ -236,18 +238,21 @@ class TierStack:
                 "make the disk writable, or remove the folder",
             )
 
-    def drop(self, tier: str, keys: Sequence[bytes]) -> list[tuple[bytes, str]]:
-        """Forget ``keys`` in ``dram``, ``disk`` or ``all``; what was forgotten where.
+    def drop(self, tier: str, keys: Sequence[bytes]) -> list[tuple[bytes, str, int]]:
+        """Forget ``keys`` in ``dram``, ``disk`` or ``all``; what was forgotten where: its
+        tier and place there.
 
-        What is on its way down belongs to the disk.
+        What is on its way down belongs to the disk, and has no place there yet (-1).
         """
-        gone: list[tuple[bytes, str]] = []
+        gone: list[tuple[bytes, str, int]] = []
         if tier in ("dram", "all"):
-            gone += [(key, "dram") for key in self.dram.drop(keys)]
+            places = {key: self.dram.place(key) for key in keys}
+            gone += [(key, "dram", places[key]) for key in self.dram.drop(keys)]
         if tier in ("disk", "all") and self.disk is not None and self._demoter is not None:
-            gone += [(key, "disk") for key in self._demoter.forget(keys)]
-            gone += [(key, "disk") for key in self.disk.drop(keys)]
-        for key, _ in gone:
+            places = {key: self.disk.place(key) for key in keys}
+            gone += [(key, "disk", -1) for key in self._demoter.forget(keys)]
+            gone += [(key, "disk", places[key]) for key in self.disk.drop(keys)]
+        for key, _, _ in gone:
             if key not in self:
                 self._hot.pop(key, None)
                 self._ghost.pop(key, None)
@@ -300,7 +305,9 @@ class TierStack:
             # Whether lossy KV will do is for the reader to say.
             cause = verify(task.result(), ref, self.dram.layout, exact=False) or ""
         self.promotions[cause or "ok"] += 1
-        self._history.note("promote", key, tier="disk", cause=cause)
+        # A refused chunk never had its place: a later one may.
+        where = {"place": -1 if cause else slot.index, "generation": slot.generation}
+        self._history.note("promote", key, tier="disk", **where, cause=cause)
         if cause:
             self.dram.abort(slot, cause)
             return
@@ -338,8 +345,8 @@ class TierStack:
         elif entry is not None:
             entry.release()
 
-    def _evicted(self, key: bytes) -> None:
-        self._history.note("evict", key, tier="dram")
+    def _evicted(self, key: bytes, place: int) -> None:
+        self._history.note("evict", key, tier="dram", place=place)
         if self.on_disk(key):
             return
         if key not in self._hot:
@@ -348,12 +355,12 @@ class TierStack:
                 self._ghost.popitem(last=False)
         self._gone(key)
 
-    def _evicted_from_disk(self, key: bytes) -> None:
-        self._history.note("evict", key, tier="disk")
+    def _evicted_from_disk(self, key: bytes, place: int) -> None:
+        self._history.note("evict", key, tier="disk", place=place)
         self._gone(key)
 
-    def _lost(self, key: bytes) -> None:
-        self._history.note("drop", key, tier="disk", cause="unusable")
+    def _lost(self, key: bytes, place: int) -> None:
+        self._history.note("drop", key, tier="disk", place=place, cause="unusable")
         self._gone(key)
 
     def _gone(self, key: bytes) -> None:
@@ -363,3 +370,19 @@ class TierStack:
 
     def _outage(self, reason: str) -> None:
         self._history.note("disk-down" if reason else "disk-up", None, reason=reason)
+
+
+def note_found(history: History, disk: DiskTier, key: bytes) -> None:
+    """A chunk that an earlier life of this site left on the disk."""
+    header = disk.header(key)
+    if header is not None:
+        history.note(
+            "found",
+            key,
+            tier="disk",
+            place=disk.place(key),
+            tenant=header.tenant,
+            generation=header.generation,
+            incarnation=header.incarnation,
+            checksums=[digest.hex() for digest in header.checksums],
+        )

@@ -38,6 +38,9 @@ class Tier(Protocol):
     def get(self, key: bytes) -> Entry | None:
         """Pin for a reader; counted."""
 
+    def place(self, key: bytes) -> int:
+        """Number of the place of a readable chunk, or -1."""
+
     def keys(self) -> list[bytes]:
         """Of all readable chunks."""
 

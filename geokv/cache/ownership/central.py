@@ -68,6 +68,10 @@ class CentralTable:
         self.counters["lookups"] += 1
         return [tuple(self._sites.get(key, ())) for key in keys]
 
+    def entries(self) -> dict[bytes, tuple[str, ...]]:
+        """Key -> sites."""
+        return {key: tuple(sites) for key, sites in self._sites.items()}
+
     def __len__(self) -> int:
         """How many (key, site) pairs are known."""
         return sum(map(len, self._keys.values()))
@@ -133,6 +137,9 @@ class CentralDirectory:
         if len(found) != len(keys):
             raise RecordError(f"the directory answered {len(found)} of {len(keys)} keys")
         return found
+
+    def entries(self) -> dict[bytes, tuple[str, ...]] | None:
+        return self.table.entries() if self.table is not None else None
 
     def stats(self) -> dict[str, Any]:
         counters = dict(self.table.counters) if self.table is not None else {}

@@ -30,6 +30,9 @@ class Directory(Protocol):
     async def locate(self, keys: Sequence[bytes], deadline_ns: int) -> list[tuple[str, ...]]:
         """For each key the sites that have it, in the order in which they published."""
 
+    def entries(self) -> dict[bytes, tuple[str, ...]] | None:
+        """The whole table: key -> sites; None where it is not kept here."""
+
     def stats(self) -> dict[str, Any]:
         """Sizes and counters."""
 

@@ -26,6 +26,9 @@ class LocalDirectory:
     async def locate(self, keys: Sequence[bytes], deadline_ns: int) -> list[tuple[str, ...]]:
         return [() for _ in keys]
 
+    def entries(self) -> dict[bytes, tuple[str, ...]] | None:
+        return None
+
     def stats(self) -> dict[str, Any]:
         return {"kind": "local"}
 

@@ -5,6 +5,13 @@ engines ``tcp.backend``, ``nixl`` and ``mooncake`` behind it; ``descriptor`` mak
 them a transport, and ``choose`` takes one by its name.
 """
 
-from geokv.cache.substrate.transport import ChunkSource, Handler, Served, Transfer, Transport
+from geokv.cache.substrate.transport import (
+    ChunkSource,
+    Ended,
+    Handler,
+    Served,
+    Transfer,
+    Transport,
+)
 
-__all__ = ["ChunkSource", "Handler", "Served", "Transfer", "Transport"]
+__all__ = ["ChunkSource", "Ended", "Handler", "Served", "Transfer", "Transport"]

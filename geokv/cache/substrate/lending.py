@@ -11,7 +11,7 @@ import msgspec
 
 from geokv.cache.layout import ChunkLayout
 from geokv.cache.substrate.agent import Agent, Segment
-from geokv.cache.substrate.transport import ChunkSource, Served
+from geokv.cache.substrate.transport import ChunkSource, Ended, Served
 from geokv.errors import RecordError
 from geokv.units import NS_PER_S
 
@@ -105,7 +105,7 @@ class Lender:
         if not isinstance(served, str):
             served = served.part(want.group, self._layout.groups, want.exact)
         if isinstance(served, str):
-            self._source.closed(want.key, peer, 0, served)
+            self._source.closed(want.key, peer, Ended(served))
             return msgspec.msgpack.encode(Opened(served))
         return msgspec.msgpack.encode(self._lend(peer, want, served))
 
@@ -133,7 +133,9 @@ class Lender:
         lease = self._leases.pop(notice)
         lease.timer.cancel()
         lease.served.release()
-        self._source.closed(lease.key, lease.peer, 0 if cause else lease.n_bytes, cause)
+        sent = 0 if cause else lease.n_bytes
+        ended = Ended(cause, sent, lease.n_bytes, lease.served.generation)
+        self._source.closed(lease.key, lease.peer, ended)
 
     def close(self) -> None:
         """Let go of everything."""

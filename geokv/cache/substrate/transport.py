@@ -70,6 +70,7 @@ class Served:
         lease_ns: after which the server must stop sending.
         release: called exactly once, when no byte will be read any more.
         lossy: the KV has lost something (another element type, a lossy codec).
+        generation: of the place that is lent.
     """
 
     header: bytes
@@ -77,6 +78,7 @@ class Served:
     lease_ns: int
     release: Callable[[], None]
     lossy: bool = False
+    generation: int = 0
 
     def part(self, group: int, groups: int, exact: bool) -> Served | str:
         """What of it answers a request, or why nothing does (``lossy``, ``mismatch``) and
@@ -96,6 +98,22 @@ class Served:
             return self
         self.release()
         return cause
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How an answer ended.
+
+    Args:
+        cause: empty if all of it was sent.
+        sent_bytes, total_bytes: what was sent of it, and what all of it would have been.
+        generation: of the place it came from; 0 where nothing was lent.
+    """
+
+    cause: str
+    sent_bytes: int = 0
+    total_bytes: int = 0
+    generation: int = 0
 
 
 @dataclass
@@ -136,8 +154,8 @@ class ChunkSource(Protocol):
     def open(self, key: bytes, tenant: str, peer: str) -> Served | str:
         """Pin a chunk for ``peer``, or the cause why not (``absent``, ``foreign``)."""
 
-    def closed(self, key: bytes, peer: str, sent_bytes: int, cause: str) -> None:
-        """An answer ended; ``cause`` is empty if all of it was sent."""
+    def closed(self, key: bytes, peer: str, ended: Ended) -> None:
+        """An answer ended."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from cache_sites import SECRET, make_layout
 from geokv.cache.substrate.agent import Agent
 from geokv.cache.substrate.tcp import TcpTransport
 from geokv.cache.substrate.tcp.backend import TcpBackend
-from geokv.cache.substrate.transport import Served
+from geokv.cache.substrate.transport import Ended, Served
 
 
 class Nothing:
@@ -24,7 +24,7 @@ class Nothing:
     def open(self, key: bytes, tenant: str, peer: str) -> Served | str:
         return "absent"
 
-    def closed(self, key: bytes, peer: str, sent_bytes: int, cause: str) -> None:
+    def closed(self, key: bytes, peer: str, ended: Ended) -> None:
         return None
 
 

@@ -76,7 +76,7 @@ def child(folder: Path, seed: int, done: int) -> None:
     rng = random.Random(seed)
     tier = new_tier(folder)
 
-    def gone(key: bytes) -> None:
+    def gone(key: bytes, place: int) -> None:
         os.write(done, b"-" + key)
 
     tier.on_evict = gone

@@ -110,11 +110,16 @@ async def test_every_damage_is_a_counted_miss_and_removed(tmp_path: Path) -> Non
         path.write_bytes(damaged)
         late = new_tier(tmp_path)
         if REFS[0].key in late:  # the payload is looked at when it is read
-            lost: list[bytes] = []
-            late.on_lost = lost.append
+            lost: list[tuple[bytes, int]] = []
+            place = late.place(REFS[0].key)
+
+            def on_lost(key: bytes, where: int, lost: list[tuple[bytes, int]] = lost) -> None:
+                lost.append((key, where))
+
+            late.on_lost = on_lost
             with pytest.raises(FetchError) as caught:
                 await read(late, REFS[0])
-            assert caught.value.cause == "corrupt" and lost == [REFS[0].key], what
+            assert caught.value.cause == "corrupt" and lost == [(REFS[0].key, place)], what
         assert late.causes == {"corrupt": 1}, what
         assert REFS[0].key not in late and not path.exists(), what
         assert await read(late, REFS[1]) == content(REFS[1], LAYOUT)

@@ -45,7 +45,7 @@ class TierMachine(RuleBasedStateMachine):
         self.reserved: dict[bytes, Slot] = {}
         self.pins: list[tuple[Entry, ChunkRef, bool]] = []  # (entry, its ref, dropped since)
         self.evicted: list[bytes] = []
-        self.tier.on_evict = self.evicted.append
+        self.tier.on_evict = lambda key, place: self.evicted.append(key)
 
     def leaving(self) -> int:
         return len({id(entry.view) for entry, _, dropped in self.pins if dropped})

@@ -40,6 +40,7 @@ from geokv.cache.substrate.transport import (
     Caller,
     ChunkSink,
     ChunkSource,
+    Ended,
     Handler,
     Landing,
     Served,
@@ -265,16 +266,19 @@ class Conversation:
             served = served.part(get.group, desk.layout.groups, get.exact)
         if isinstance(served, str):
             self._say_now(Kind.MISS, wire.Miss(get.id, served))
-            desk.source.closed(get.key, peer, 0, served)
+            desk.source.closed(get.key, peer, Ended(served))
             return
         before = self._channel.sent_bytes
+        total = 0
 
         def finish(cause: str) -> None:
             served.release()
-            desk.source.closed(get.key, peer, self._channel.sent_bytes - before, cause)
+            sent = self._channel.sent_bytes - before
+            desk.source.closed(get.key, peer, Ended(cause, sent, total, served.generation))
 
         try:
             frame, pieces = self._framed(get, served)
+            total = len(frame) + sum(map(len, pieces))
         except BaseException:
             finish("failed")
             raise

@@ -102,15 +102,18 @@ _CAUSES = frozenset(
         "corrupt",
         "disk",
         "failed",
+        "fenced",
         "foreign",
         "full",
         "lease",
         "lossy",
         "mismatch",
         "present",
+        "purged",
         "refused",
         "stale",
         "timeout",
+        "unauthorised",
         "unreachable",
     )
 )

@@ -1,0 +1,130 @@
+"""The control socket's doors for drills: pools, keys, and what can be made worse on purpose."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from site_processes import ACME, CHUNK_TOKENS, OTHER, Site, SiteRoom, prompt
+
+CHUNKS = 4
+PREFIX = prompt(CHUNKS * CHUNK_TOKENS, seed=71)
+POOL = {"total", "free", "cached", "pinned", "reserved", "leases", "promised"}
+
+
+@pytest.fixture(scope="module")
+def pair(room: SiteRoom) -> tuple[Site, Site]:
+    return room.pair(audit=True, compute="charged", content="synthetic")
+
+
+def events(site: Site, op: str) -> list[dict[str, Any]]:
+    """What a killed site would have left: nothing is asked to flush."""
+    lines = Path(site.settings.history_path).read_text(encoding="utf-8").splitlines()
+    return [event for event in map(json.loads, lines) if event["op"] == op]
+
+
+def refused(site: Site, path: str, **body: Any) -> str:
+    with pytest.raises(httpx.HTTPStatusError) as caught:
+        site.post(path, **body)
+    return str(caught.value.response.json()["error"])
+
+
+async def fill(*sites: Site) -> None:
+    """The first computes the prefix, the others fetch it."""
+    for site in sites:
+        assert (await site.ask("fill", [*PREFIX, 1])).error is None
+        site.post("/settle")
+
+
+async def test_pools_add_up_and_every_key_is_named(pair: tuple[Site, Site]) -> None:
+    a, b = pair
+    await fill(a, b)
+    for site in pair:
+        for name, pool in site.get("/pools").items():
+            assert set(pool) == POOL, name
+            parts = pool["free"] + pool["cached"] + pool["pinned"] + pool["reserved"]
+            assert parts == pool["total"], name
+            assert pool["leases"] == pool["promised"] == pool["pinned"] == 0
+        assert len(site.get("/held")["dram"]) == CHUNKS
+    held = a.get("/held")["dram"]
+    table = a.get("/directory")
+    assert table == {**table, "here": True, "keys": {key: ["a", "b"] for key in held}}
+    assert b.get("/directory")["here"] is False
+
+
+async def test_an_audited_site_tells_what_each_request_used(pair: tuple[Site, Site]) -> None:
+    a, b = pair
+    await fill(a)
+    b.post("/drop", tiers=["device", "dram"])
+    assert (await b.ask("remote", [*PREFIX, 3])).error is None
+    b.post("/settle")
+    assert (await b.ask("device", [*PREFIX, 4])).error is None
+    b.post("/settle")
+    b.post("/drop", tiers=["device"])
+    assert (await b.ask("dram", [*PREFIX, 5])).error is None
+    used = {
+        name: [event["source"] for event in events(b, "use") if event["request_id"] == name]
+        for name in ("remote", "device", "dram")
+    }
+    assert used == {name: [name.replace("remote", "a")] * CHUNKS for name in used}
+    (life,) = events(b, "life")
+    assert (life["phase"], life["incarnation"]) == ("serving", 1)
+
+
+async def test_rot_is_one_bit_where_the_chunk_lies(pair: tuple[Site, Site]) -> None:
+    a, _ = pair
+    await fill(a)
+    (key,) = a.post("/rot", tier="dram", chunks=1, seed=3)["keys"]
+    assert key in a.get("/integrity")["integrity"]
+    assert a.post("/rot", tier="dram", chunks=1, seed=3)["keys"] == [key]  # the same bit again
+    assert a.get("/integrity") == {"integrity": "ok"}
+    assert "no disk" in refused(a, "/rot", tier="disk")
+
+
+async def test_a_slow_gpu_takes_so_many_times_as_long(pair: tuple[Site, Site]) -> None:
+    a, _ = pair
+    tokens = prompt(4096, seed=72)
+
+    async def prefill_ns(name: str) -> int:
+        a.post("/policy", reuse="none")
+        assert (await a.ask(name, tokens, max_tokens=1)).error is None
+        record = a.record(name)
+        return int(record["prefilled_ns"] - record["scheduled_ns"])
+
+    quick = await prefill_ns("quick")
+    assert a.post("/slow", gpu=3.0) == {"gpu": 3.0, "disk": 1.0}
+    slow = await prefill_ns("slow")
+    a.post("/slow")
+    a.post("/policy", reuse="remote")
+    assert slow > 2 * quick
+
+
+async def test_memory_can_be_taken_away(pair: tuple[Site, Site]) -> None:
+    a, b = pair
+    await fill(a, b)
+    total = b.get("/pools")["dram"]["total"]
+    said = b.post("/shrink", dram_keep=2 / total)
+    assert said == {"slots": 2, "evicted": CHUNKS - 2}
+    assert len(b.get("/held")["dram"]) == 2
+    b.post("/shrink", dram_keep=1.0)
+    assert b.get("/integrity") == {"integrity": "ok"}
+
+
+async def test_a_revoked_key_opens_nothing_from_the_next_request_on(
+    pair: tuple[Site, Site],
+) -> None:
+    a, b = pair
+    foreign = prompt(CHUNK_TOKENS, seed=73)
+    assert (await a.ask("before", [*foreign, 1], api_key=OTHER.api_key)).error is None
+    a.post("/settle")
+    assert a.post("/revoke", tenant=OTHER.name) == {"revoked": OTHER.name}
+    reply = await a.ask("after", [*foreign, 1], api_key=OTHER.api_key)
+    assert reply.error is not None and "401" in reply.error
+    assert (await a.ask("another", [*foreign, 1], api_key=ACME.api_key)).error is None
+    # A peer that has not heard of it gets nothing in that name either.
+    assert (await b.ask("elsewhere", [*foreign, 1], api_key=OTHER.api_key)).error is None
+    assert b.record("elsewhere")["misses"] == {"unauthorised": 1}
+    assert "no tenant 'nobody'" in refused(a, "/revoke", tenant="nobody")
