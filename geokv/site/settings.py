@@ -117,7 +117,5 @@ class SiteSettings:
     """Of a drill's negative control: a name of :mod:`geokv.site.sabotage`."""
     operator_keys: tuple[str, ...] = ()
     """API keys that may read /metrics from another machine; see ``build_api``."""
-    audit: bool = False
-    """Keep a history from which a checker can judge: lines at once, and what was used."""
     max_tokens: int | None = None
     """Longest context of synthetic content; that of ``model`` when None."""
