@@ -1,21 +1,21 @@
 """``directory-converges``: when all is quiet, does the directory say what is there?
 
 Whatever it names is readable at the site it names, no site that is gone is named, and what a site
-has told it of and still has is named. Chunks that a site never told of (a publish policy keeps
-back what nobody used again) may be unknown to it.
+has told it of and still has is named. Where sites publish all they have (``drill-begin`` says so)
+whatever a site has must be named; where they keep back what nobody used again it may be unknown.
 """
 
 from __future__ import annotations
 
 from geokv.measure.checker.finding import Finding, Offence, conclude
-from geokv.measure.checker.history import Event, History
+from geokv.measure.checker.history import Event, History, held_keys
 
 NAME, INV = "directory-converges", "INV-5"
 
 
 def check(history: History) -> Finding:
-    held = {event["site"]: event for event in history.of("held")}
-    tables = list(history.of("directory"))
+    held = {event["site"]: event for event in history.of("held") if not event.get("error")}
+    tables = [event for event in history.of("directory") if not event.get("error")]
     gone = _gone(history)
     named: dict[tuple[str, str], Event] = {}
     for table in tables:
@@ -25,7 +25,7 @@ def check(history: History) -> Finding:
     unseen: set[str] = set()
     for (site, key), table in sorted(named.items(), key=lambda item: item[0]):
         if site in held:
-            if key not in _keys(held[site]):
+            if key not in held_keys(held[site]):
                 said = f"the directory names {site} for chunk {key[:12]}…, which is not there"
                 offences.append((said, [held[site], table]))
         elif site in gone:
@@ -58,18 +58,21 @@ def _missing(
                 told = {where: by for where, by in told.items() if where[0] != event["site"]}
         else:
             told[event["site"], event["key"]] = event if event["op"] == "publish" else None
+    begun = next(history.of("drill-begin"), {})
     offences: list[Offence] = []
+    if begun.get("publish") == "all":
+        for site, event in sorted(held.items()):
+            for key in sorted(held_keys(event)):
+                if (site, key) not in named and told.get((site, key)) is None:
+                    said = f"{site} has chunk {key[:12]}…, and the directory knows nothing of it"
+                    offences.append((said, [begun, event, table]))
     for (site, key), by in sorted(told.items(), key=lambda item: item[0]):
         if by is None or site not in held or (site, key) in named:
             continue
-        if key in _keys(held[site]):
+        if key in held_keys(held[site]):
             said = f"{site} has chunk {key[:12]}… and has told so, and the directory knows nothing"
             offences.append((said, [by, held[site], table]))
     return offences
-
-
-def _keys(held: Event) -> set[str]:
-    return {key for keys in held["held"].values() for key in keys}
 
 
 def _gone(history: History) -> dict[str, Event]:

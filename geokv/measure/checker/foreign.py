@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Hashable
 
 from geokv.measure.checker.exchanges import Exchange, exchanges
 from geokv.measure.checker.finding import Finding, Offence, conclude
@@ -59,13 +60,14 @@ def check(history: History) -> Finding:
 def _unexplained(history: History) -> list[Offence]:
     """Hits in what another tenant alone has sent."""
     sent: dict[str, Prefixes] = defaultdict(Prefixes)
-    hits: list[tuple[Exchange, Event, list[int]]] = []
+    hits: list[tuple[Exchange, Event, list[Hashable]]] = []
+    # What was computed before the drill began counts as sent.
+    for event in history.of("prepared", "request"):
+        sent[event.get("tenant", "")].add(Prefixes.of(event), event)
     for one in exchanges(history):
-        if isinstance(one.request.get("prompt"), list):
-            names = Prefixes.of(one.request["prompt"])
-            sent[one.tenant].add(names, one.request)
-            if one.answer is not None and one.ok and one.cached_tokens >= STEP_TOKENS:
-                hits.append((one, one.answer, names))
+        names = Prefixes.of(one.request)
+        if names and one.answer is not None and one.ok and one.cached_tokens >= STEP_TOKENS:
+            hits.append((one, one.answer, names))
     offences: list[Offence] = []
     for one, answer, names in hits:
         depth, until = one.cached_tokens, int(answer["t_ns"])

@@ -58,6 +58,12 @@ class History:
         return ends[-1]["t_ns"] if ends else None
 
 
+def held_keys(event: Event) -> set[str]:
+    """All keys of a ``held`` event, which has a list of them for every tier."""
+    tiers = [keys for keys in event.values() if isinstance(keys, list)]
+    return {key for keys in tiers for key in keys}
+
+
 def load_histories(run_dir: Path) -> list[History]:
     """A history per cell of a drill; of a measurement run one per VM, whose clocks differ.
 

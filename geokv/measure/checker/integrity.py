@@ -19,7 +19,8 @@ def check(history: History) -> Finding:
                 offences.append((f"{site} did not come to rest: {said}", [event]))
             continue
         sites.add(site)
-        if event["result"] != "ok":
-            offences.append((f"{site}: {event['result']}", [event]))
+        if event.get("result") != "ok":
+            said = event.get("result") or f"no answer ({event.get('error')})"
+            offences.append((f"{site}: {said}", [event]))
     unknown = "" if sites else "no site was examined when all was quiet"
     return conclude(NAME, INV, offences, unknown, f"the books of {len(sites)} sites agree")

@@ -17,8 +17,10 @@ _HELD = ("pinned", "reserved", "leases", "promised")
 def check(history: History) -> Finding:
     offences: list[Offence] = []
     sites: dict[str, int] = {}
+    silent = [event for event in history.of("pools") if event.get("error")]
     for event in history.of("pools"):
-        site, pools = event["site"], event["pools"]
+        site = event["site"]
+        pools = {name: pool for name, pool in event.items() if isinstance(pool, dict)}
         sites[site] = len(pools)
         for name, pool in sorted(pools.items()):
             held = {what: pool[what] for what in _HELD if pool.get(what)}
@@ -30,5 +32,7 @@ def check(history: History) -> Finding:
                 said = f"{name} at {site}: {parts} of {pool['total']} are accounted for"
                 offences.append((said, [event]))
     unknown = "" if sites else "no pool was looked at when all was quiet"
+    if silent:
+        unknown = f"{silent[0]['site']} did not show its pools: {silent[0]['error']}"
     examined = f"{sum(sites.values())} pools of {len(sites)} sites add up and nobody holds anything"
     return conclude(NAME, INV, offences, unknown, examined)

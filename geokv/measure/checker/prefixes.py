@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import pairwise
 
 from geokv.measure.checker.history import Event
@@ -15,30 +15,40 @@ class Prefixes:
     """Who has sent which beginnings of prompts; of each the first two requests are kept."""
 
     def __init__(self) -> None:
-        self._first: dict[int, list[Event]] = {}
+        self._first: dict[Hashable, list[Event]] = {}
 
     @staticmethod
-    def of(prompt: Sequence[int]) -> list[int]:
-        """Names of a prompt's own beginnings: number i is that of ``i * STEP_TOKENS`` tokens.
+    def of(request: Event) -> list[Hashable]:
+        """Names of the beginnings of its prompt: number i is that of ``i * STEP_TOKENS`` tokens.
 
-        Hashes of integers, so equal in every process.
+        A prompt is its token ids; or a name, with that of the ``prefix`` that it has in common
+        with others and how many tokens that is. Empty where nothing is known.
         """
-        names = [0]
-        ends = range(0, len(prompt) + 1, STEP_TOKENS)
-        for start, end in pairwise(ends):
-            names.append(hash((names[-1], *prompt[start:end])))
-        return names
+        prompt = request.get("prompt")
+        if isinstance(prompt, list):
+            names: list[Hashable] = [0]
+            for start, end in pairwise(range(0, len(prompt) + 1, STEP_TOKENS)):
+                names.append(hash((names[-1], *prompt[start:end])))
+            return names
+        if "prefix" not in request:
+            return []
+        common = request["prefix_tokens"] // STEP_TOKENS
+        whole = max(common, request.get("prompt_tokens", 0) // STEP_TOKENS)
+        of_prefix: list[Hashable] = [("prefix", request["prefix"], i) for i in range(common + 1)]
+        return of_prefix + [("prompt", prompt, i) for i in range(common + 1, whole + 1)]
 
-    def add(self, names: Sequence[int], request: Event) -> None:
+    def add(self, names: Sequence[Hashable], request: Event) -> None:
         """Requests come in the order of their sending."""
         for name in names[1:]:
             holders = self._first.setdefault(name, [])
             if len(holders) < 2:
                 holders.append(request)
 
-    def holder(self, names: Sequence[int], tokens: int, before_ns: int, but: Event) -> Event | None:
+    def holder(
+        self, names: Sequence[Hashable], tokens: int, before_ns: int, but: Event
+    ) -> Event | None:
         """The first request but one that began with the same ``tokens``, in whole steps, and
         was sent before."""
         steps = min(tokens // STEP_TOKENS, len(names) - 1)
-        holders = self._first.get(names[steps], ()) if steps else ()
+        holders = self._first.get(names[steps], ()) if steps > 0 else ()
         return next((one for one in holders if one is not but and one["t_ns"] < before_ns), None)

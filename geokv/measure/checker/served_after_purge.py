@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from geokv.measure.checker.copies import Filling, followed
 from geokv.measure.checker.exchanges import exchanges
 from geokv.measure.checker.finding import Finding, Offence, conclude
-from geokv.measure.checker.history import Event, History
+from geokv.measure.checker.history import Event, History, held_keys
 from geokv.measure.checker.prefixes import STEP_TOKENS, Prefixes
 
 NAME, INV = "served-after-purge", "INV-6"
@@ -71,7 +71,7 @@ def _copies(history: History, purges: list[_Purge]) -> tuple[list[Offence], int]
         if not late or event.get("cause"):
             continue
         if op == "held":
-            for key in sorted({key for keys in event["held"].values() for key in keys}):
+            for key in sorted(held_keys(event)):
                 offences += _old(event, copies.last(event["site"], key), late)
         elif op in ("use", "serve"):
             examined += 1
@@ -106,12 +106,11 @@ def _from_outside(history: History, purges: list[_Purge]) -> list[Offence]:
     for purge in purges:
         hits = []
         for one in exchanges(history):
-            prompt = one.request.get("prompt")
-            if not isinstance(prompt, list) or not purge.concerns(one.tenant):
+            names = Prefixes.of(one.request)
+            if not names or not purge.concerns(one.tenant):
                 continue
             if one.sent_ns <= purge.asked["t_ns"]:
                 continue
-            names = Prefixes.of(prompt)
             purge.sent[one.tenant].add(names, one.request)
             if one.ok and one.sent_ns > purge.acked["t_ns"] and one.cached_tokens >= STEP_TOKENS:
                 hits.append((one, names))

@@ -67,7 +67,5 @@ def faults_seen(history: History) -> list[FaultSeen]:
 
 def shown(event: Event) -> str:
     """The sentence of an event's evidence."""
-    evidence: Any = event.get("evidence") or event.get("seen") or "no evidence"
-    if isinstance(evidence, dict):
-        evidence = evidence.get("seen", evidence)
-    return str(evidence)
+    evidence: dict[str, Any] = event.get("evidence") or {}
+    return str(evidence.get("seen") or evidence.get("said") or "nothing was said of it")

@@ -35,10 +35,9 @@ def links(history: History) -> Finding:
     phases: Counter[str] = Counter()
     for event in history.of("links"):
         phases[event["phase"]] += 1
-        for link in event["links"]:
-            if not link["ok"]:
-                why = "; ".join(link.get("problems") or ["off its plan"])
-                offences.append((f"{link['link']} {event['phase']}: {why}", [event]))
+        if not event["ok"]:
+            why = "; ".join(event.get("problems") or ["off its plan"])
+            offences.append((f"{event['link']} {event['phase']}: {why}", [event]))
     missing = [phase for phase in ("before", "after") if not phases[phase]]
     unknown = f"links were not checked {' and '.join(missing)}" if missing else ""
     return conclude("links", "INV-7", offences, unknown, "every link kept to its plan")

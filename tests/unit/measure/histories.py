@@ -80,15 +80,15 @@ def pools(t_ms: float, site: str = "a", **fields: Any) -> Event:
     base = {
         "total": 8, "free": 5, "cached": 3, "pinned": 0, "reserved": 0, "leases": 0, "promised": 0
     }  # fmt: skip
-    return ev(t_ms, "pools", site, pools={"dram": {**base, **fields}})
+    return ev(t_ms, "pools", site, dram={**base, **fields})
 
 
 def held(t_ms: float, site: str, *keys: str) -> Event:
-    return ev(t_ms, "held", site, held={"dram": list(keys)})
+    return ev(t_ms, "held", site, dram=list(keys))
 
 
 def directory(t_ms: float, **keys: list[str]) -> Event:
-    return ev(t_ms, "directory", "a", keys=keys)
+    return ev(t_ms, "directory", "a", here=True, keys=keys)
 
 
 def fault(t_ms: float, phase: str, name: str = "cut", **fields: Any) -> Event:
@@ -98,4 +98,4 @@ def fault(t_ms: float, phase: str, name: str = "cut", **fields: Any) -> Event:
 
 def links(t_ms: float, phase: str, ok: bool = True) -> Event:
     problems = [] if ok else ["rtt is 2 ms, not 1"]
-    return ev(t_ms, "links", phase=phase, links=[{"link": "a-b", "ok": ok, "problems": problems}])
+    return ev(t_ms, "links", phase=phase, link="a-b", ok=ok, problems=problems)

@@ -69,6 +69,11 @@ GOOD: dict[str, dict[str, list[Event]]] = {
             request(1), request(2, "r2", "a"), answer(20, "r2", "a"),
             answer(50, cached_tokens=32),
         ],
+        "a hit in what was prepared": [
+            ev(0, "prepared", "a", tenant="t1", prefix=3, prefix_tokens=32, prompt="p"),
+            ev(0, "prepared", "a", tenant="t0", prefix=3, prefix_tokens=32, prompt="p"),
+            request(30, prompt="q1", prefix=3, prefix_tokens=32), answer(50, cached_tokens=32),
+        ],
         "the same prompt, computed anew": [
             request(1, "r0", tenant="t1"), answer(20, "r0"), request(30), answer(50),
         ],
@@ -147,6 +152,10 @@ GOOD: dict[str, dict[str, list[Event]]] = {
             request(1), answer(20, status="error", error="killed", output_ids=[7]), cold(99),
         ],
         "by the name of the prompt": [request(1, prompt="p"), answer(20), cold(99, "p")],
+        "by its words, where the tokens are lost": [
+            request(1), answer(20, status="error", error="killed", output_ids=None, text="ab"),
+            {**cold(99), "text": "abc"},
+        ],
     },
     "never-answered": {
         "in time": [request(1), answer(20), END],
@@ -193,6 +202,15 @@ WRONG: dict[str, dict[str, tuple[list[Event], list[int]]]] = {
             [request(1, tenant="t1"), store(2), use(3)], [0, 2]),
         "a hit in what only another sent": (
             [request(1, "r0", tenant="t1"), answer(20, "r0"), request(30),
+             answer(50, cached_tokens=32)], [0, 2, 3]),
+        "a hit in what was prepared for another": (
+            [ev(0, "prepared", "a", tenant="t1", prefix=3, prefix_tokens=32, prompt="p"),
+             request(30, prompt="q1", prefix=3, prefix_tokens=32), answer(50, cached_tokens=32)],
+            [0, 1, 2]),
+        "a hit behind the common prefix": (
+            [request(1, "r0", tenant="t1", prompt="q1", prefix=3, prefix_tokens=16),
+             request(2, "r2", prompt="q2", prefix=3, prefix_tokens=16),
+             request(3, prompt="q1", prefix=3, prefix_tokens=16),
              answer(50, cached_tokens=32)], [0, 2, 3]),
     },
     "corrupt": {
@@ -259,6 +277,9 @@ WRONG: dict[str, dict[str, tuple[list[Event], list[int]]]] = {
         "another before its error": (
             [request(1), answer(20, status="error", error="killed", output_ids=[6]), cold(99)],
             [0, 1, 2]),
+        "other words": (
+            [request(1), answer(20, output_ids=None, text="ab"), {**cold(99), "text": "ac"}],
+            [0, 1, 2]),
     },
     "never-answered": {
         "nothing": ([request(1), request(2, "r2"), answer(20), END], [1, 3]),
@@ -273,6 +294,8 @@ WRONG: dict[str, dict[str, tuple[list[Event], list[int]]]] = {
             [1, 3]),
         "told and forgotten": (
             [ev(2, "publish", "a", key="k1"), held(90, "a", "k1"), directory(91)], [0, 1, 2]),
+        "there and never told": (
+            [ev(0, "drill-begin", publish="all"), held(90, "a", "k1"), directory(91)], [0, 1, 2]),
     },
     "integrity": {
         "books": ([ev(91, "integrity", "a", result="free + cached is not 8")], [0]),
