@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from dataclasses import dataclass
 
@@ -28,15 +29,18 @@ class _Filler:
     skip_tokens: int
     copy_bytes_per_token: int
 
-    def _scatter(self, index: int, memory: memoryview, layers: slice) -> int:
-        """These layers of one chunk, into its blocks; how many tokens of it were wanted."""
-        layout, size = self.layout, self.layout.block_tokens
+    def _wanted(self, index: int) -> slice:
+        """Which of the tokens to be filled this chunk brings."""
+        stop = (index + 1) * self.layout.chunk_tokens - self.skip_tokens
+        return slice(max(0, stop - self.layout.chunk_tokens), stop)
+
+    def _scatter(self, index: int, memory: memoryview, layers: slice) -> None:
+        """These layers of one chunk, into its blocks."""
+        layout, size, wanted = self.layout, self.layout.block_tokens, self._wanted(index)
         skip = self.skip_tokens if index == 0 else 0
-        stop = (index + 1) * layout.chunk_tokens - self.skip_tokens
-        start = max(0, stop - layout.chunk_tokens)
         payload = as_payload(memory, layout, layers.stop - layers.start)[:, :, skip:]
-        self.engine.pool.scatter(self.blocks[start // size : stop // size], payload, layers)
-        return stop - start
+        blocks = self.blocks[wanted.start // size : wanted.stop // size]
+        self.engine.pool.scatter(blocks, payload, layers)
 
 
 @dataclass(eq=False)
@@ -45,7 +49,9 @@ class BlockFiller(_Filler):
 
     async def take(self, index: int, entry: Entry) -> None:
         """Scatter one chunk and charge its copy to the device; only then it counts."""
-        tokens = self._scatter(index, entry.view, slice(0, self.layout.layers))
+        self._scatter(index, entry.view, slice(0, self.layout.layers))
+        wanted = self._wanted(index)
+        tokens = wanted.stop - wanted.start
         await self.engine.compute.copy(tokens * self.copy_bytes_per_token, 1, "host_to_device")
         self.engine.commit(self.seq, tokens)
 
@@ -54,8 +60,9 @@ class BlockFiller(_Filler):
 class LayerFiller(_Filler):
     """Takes the layer groups of a prefix as they come, and lets the engine begin with the first.
 
-    One copy to the device per group, for all chunks together: they lie in one staging area
-    by then, as with P/D-Serve's block-free transfer.
+    Pieces gather in one staging area, as with P/D-Serve's block-free transfer, and what lies there
+    when the copy engine is free goes to the device as one operation. So a fast wire makes copies
+    larger and not more, and of a group's copy only the end comes after its last byte.
     """
 
     def __post_init__(self) -> None:
@@ -63,15 +70,29 @@ class LayerFiller(_Filler):
         self._arrival = self.engine.expect(self.seq, ends)
         self._tokens = self._arrival.tokens
         self._groups_done = 0
+        self._staged_tokens = 0
+        self._copying: asyncio.Task[None] | None = None
 
     async def take(self, index: int, group: int, memory: memoryview) -> None:
         """Scatter one layer group of one chunk; the engine does not count it yet."""
         start, stop = self.layout.group_layers[group]
         if start < stop:
             self._scatter(index, memory, slice(start, stop))
+        wanted = self._wanted(index)
+        self._staged_tokens += wanted.stop - wanted.start
+        if self._copying is None:
+            self._copying = asyncio.get_running_loop().create_task(self._copy_staged())
+
+    async def _copy_staged(self) -> None:
+        """Charge copies to the device until the staging area is empty."""
+        while tokens := self._staged_tokens:
+            self._staged_tokens = 0
+            share = tokens * self.copy_bytes_per_token // self.layout.groups
+            await self.engine.compute.copy(share, 1, "host_to_device")
+        self._copying = None
 
     async def end_group(self, group: int, chunks: int) -> None:
-        """Charge the group's copy to the device, and let the engine use it.
+        """Wait until the group is on the device, and let the engine use it.
 
         A prefix that has become shorter is held back until it is known how long it is.
         """
@@ -79,14 +100,16 @@ class LayerFiller(_Filler):
         if tokens < self._tokens:
             self._tokens = tokens
             self._arrival = self.engine.retract(self.seq)
-        share = tokens * self.copy_bytes_per_token // self.layout.groups
-        await self.engine.compute.copy(share, 1, "host_to_device")
+        if self._copying is not None:
+            await self._copying
         self._groups_done = group + 1
         if tokens == self._arrival.tokens:
             self._arrival.arrive()
 
     def close(self) -> None:
         """Nothing more comes: what is whole counts, the rest is to be computed."""
+        if self._copying is not None:
+            self._copying.cancel()
         if self._arrival.complete:
             return
         whole = self._groups_done == self.layout.groups

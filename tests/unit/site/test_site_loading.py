@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,9 +30,17 @@ class Engine:
     def __init__(self) -> None:
         self.kept: list[int] = []
         self.compute = SimpleNamespace(copy=self._copy)
+        self.pool = SimpleNamespace(scatter=lambda *_: None)
+        self.copied: list[int] = []
+        self.arrived = 0
+        self.copy_engine = asyncio.Semaphore(1000)
+        """One for each copy that may end."""
 
     def expect(self, seq: Any, ends: list[int]) -> Any:
-        return SimpleNamespace(tokens=96, complete=False, arrive=lambda: None)
+        return SimpleNamespace(tokens=96, complete=False, arrive=self._arrive)
+
+    def _arrive(self) -> None:
+        self.arrived += 1
 
     def retract(self, seq: Any) -> Any:
         return SimpleNamespace(tokens=0, complete=False, arrive=lambda: None)
@@ -39,8 +48,18 @@ class Engine:
     def rollback(self, seq: Any, keep: int) -> None:
         self.kept.append(keep)
 
-    async def _copy(self, *_: Any) -> None:
-        pass
+    async def _copy(self, n_bytes: int, *_: Any) -> None:
+        self.copied.append(n_bytes)
+        await self.copy_engine.acquire()
+
+
+def filler(engine: Any, skip_tokens: int = 0) -> LayerFiller:
+    """One byte per token and group."""
+    return LayerFiller(engine, SimpleNamespace(), LAYOUT, list(range(6)), skip_tokens, 2)  # type: ignore[arg-type]
+
+
+def piece() -> memoryview:
+    return memoryview(bytes(LAYOUT.wire_bytes_per_token * LAYOUT.chunk_tokens // LAYOUT.groups))
 
 
 @pytest.mark.parametrize(
@@ -49,8 +68,46 @@ class Engine:
 )
 async def test_only_a_prefix_with_all_its_layers_counts(chunks: tuple[int, ...], kept: int) -> None:
     engine: Any = Engine()
-    layers = LayerFiller(engine, SimpleNamespace(), LAYOUT, list(range(6)), 0, 1)  # type: ignore[arg-type]
+    layers = filler(engine)
     for group, whole in enumerate(chunks):
         await layers.end_group(group, whole)
     layers.close()
     assert engine.kept == [kept]
+
+
+async def test_what_came_during_a_copy_goes_with_the_next() -> None:
+    engine: Any = Engine()
+    engine.copy_engine = asyncio.Semaphore(0)
+    layers = filler(engine, skip_tokens=16)
+    await layers.take(0, 0, piece())
+    await asyncio.sleep(0)
+    assert engine.copied == [16]  # at once, and without what the device has
+    for index in (1, 2):
+        await layers.take(index, 0, piece())
+    ended = asyncio.create_task(layers.end_group(0, 3))
+    for copies in (1, 2):
+        await asyncio.sleep(0)
+        assert not ended.done() and engine.arrived == 0
+        engine.copy_engine.release()
+        await asyncio.sleep(0)
+        assert engine.copied == [16, 64][: copies + 1]
+    await ended
+    assert engine.copied == [16, 64]
+    # The next group begins anew.
+    engine.copy_engine.release()
+    await layers.take(0, 1, piece())
+    await layers.end_group(1, 3)
+    assert engine.copied == [16, 64, 16]
+
+
+async def test_a_copy_ends_with_what_it_was_for() -> None:
+    engine: Any = Engine()
+    engine.copy_engine = asyncio.Semaphore(0)
+    layers = filler(engine)
+    await layers.take(0, 0, piece())
+    await asyncio.sleep(0)
+    (copy,) = asyncio.all_tasks() - {asyncio.current_task()}
+    layers.close()
+    with pytest.raises(asyncio.CancelledError):
+        await copy
+    assert engine.kept == [0]
