@@ -63,13 +63,21 @@ def overlap(limit: Overlap, near: list[CellResult]) -> Result:
 
 
 def _overlapped_ns(cell: CellResult) -> int | None:
-    """What overlapping leaves: the lookup, and the closed form of a layered hit."""
+    """What overlapping leaves: the lookup, and the closed form of a layered hit.
+
+    Where pieces are too small for the distance, loading is what the closed form of the fetch says
+    and not what the line could do.
+    """
     remote, local, path = cell.arms.get(REMOTE), cell.arms.get("local-hit"), cell.path
-    if not cell.valid or path is None or remote is None or local is None:
+    fetching = cell.fetching.get(REMOTE)
+    if not cell.valid or path is None or remote is None or local is None or fetching is None:
         return None
-    if not remote.fetched or "prefill" not in local.spans_ns:
+    if "prefill" not in local.spans_ns:
         return None
-    load_ns = round(remote.wire_bytes * 8 * NS_PER_S / path.payload_rate_bps)
+    if fetching.predicted_ns is not None:
+        load_ns = fetching.predicted_ns - path.rtt_ns
+    else:
+        load_ns = round(remote.wire_bytes * 8 * NS_PER_S / path.payload_rate_bps)
     groups = cell.cell.scenario.deployment.layer_groups
     hit_ns = layered_ttft_ns(load_ns, local.spans_ns["prefill"], groups, path.rtt_ns)
     return remote.spans_ns["lookup"] + hit_ns

@@ -321,3 +321,21 @@ def test_overlap_is_load_and_compute_side_by_side(tmp_path: Path, percent: int, 
     found, said = judged(run, {"overlap_within": {"percent": percent}}, tmp_path)
     assert found is ok, said
     assert said.startswith("1 cells") and "layer_groups 4" in said
+
+
+@pytest.mark.parametrize(("percent", "ok"), [(3, True), (1, False)])
+def test_load_is_that_of_pieces_too_small_for_the_distance(
+    tmp_path: Path, percent: int, ok: bool
+) -> None:
+    variant = {"deployment.layer_groups": 4, "cache.overlap": True}
+    run = Run(scenario([{"name": "layers", "variants": {"four": variant}}]))
+    run.cells[0]["path"]["rtt_ns"] = 20 * MS
+    for row in run.requests:
+        if row["arm"] == "remote-hit":
+            # 128 pieces, sixteen at a time: eight round trips and 23 pieces are 176.08, with lookup
+            # and a fourth of compute 179.08, and 182.5 is 1.9 % more.
+            row["spans"]["prefill_ns"] = 1 * MS
+            row["ttft_ns"] -= 9 * MS
+            set_fetch(row, 180 * MS)
+    found, said = judged(run, {"overlap_within": {"percent": percent}}, tmp_path)
+    assert found is ok, said
