@@ -12,7 +12,7 @@ from typing import Any
 
 from geokv import __version__
 from geokv.coordinator.prompts import make_prompts
-from geokv.engine.profile import GpuProfile
+from geokv.engine.profile import GpuProfile, parts_of
 from geokv.errors import GeokvError, RunError
 from geokv.preflight import preflight
 from geokv.report.disk import explained
@@ -138,6 +138,20 @@ def _what_ran(deployment: Deployment) -> str:
     return "synthetic content" if deployment.content == "synthetic" else deployment.model
 
 
+def _formula(stands_for: str) -> dict[str, Any] | None:
+    """What Mooncake's B/G rule asks of model and device (``measure/break_even.py``)."""
+    parts = parts_of(stands_for)
+    if parts is None:
+        return None
+    shape, ways, device = parts
+    return {
+        "width": shape.hidden,
+        "gqa": shape.heads / shape.kv_heads,
+        "matrix_operations": shape.matrix_operations,
+        "flops": ways * device.peak_flops,
+    }
+
+
 def _manifest(scenario: Scenario, profile: GpuProfile, place: Place, parts: int) -> dict[str, Any]:
     deployment, prompts = scenario.deployment, make_prompts(scenario)
     return {
@@ -155,6 +169,7 @@ def _manifest(scenario: Scenario, profile: GpuProfile, place: Place, parts: int)
         },
         "scenario_hash": scenario.hash,
         "profile": profile.model_dump(mode="json"),
+        "formula": _formula(deployment.stands_for),
         "versions": {
             "geokv": __version__,
             "python": platform.python_version(),

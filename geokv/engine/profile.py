@@ -28,6 +28,7 @@ __all__ = [
     "WaveCost",
     "known_profiles",
     "load_profile",
+    "parts_of",
 ]
 
 
@@ -46,6 +47,12 @@ def _pairs() -> dict[str, tuple[str, int, str]]:
 def known_profiles() -> list[str]:
     """Names :func:`load_profile` takes."""
     return sorted(_pairs())
+
+
+def parts_of(name: str) -> tuple[ModelShape, int, Device] | None:
+    """Model, number of GPUs and device that a name says; None for a profile of a file."""
+    pair = _pairs().get(name)
+    return (part(ModelShape, pair[0]), pair[1], part(Device, pair[2])) if pair else None
 
 
 def load_profile(name: str) -> GpuProfile:

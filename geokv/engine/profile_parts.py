@@ -89,6 +89,12 @@ class ModelShape(Strict):
     def kv_bytes_per_token(self) -> int:
         return 2 * self.layers * self.kv_heads * self.head_dim * ELEMENT_BYTES
 
+    @property
+    def matrix_operations(self) -> float:
+        """Of one token in one layer's matrices, over ``hidden`` squared (Mooncake's b)."""
+        weights = sum(outputs * inputs for outputs, inputs in self.matrices(1))
+        return 2 * weights / self.hidden**2
+
     def matrices(self, ways: int) -> list[tuple[int, int]]:
         """``(outputs, inputs)`` of one layer's matrices on one of ``ways`` GPUs."""
         attention = self.heads * self.head_dim // ways

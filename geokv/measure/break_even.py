@@ -10,8 +10,8 @@ in which the layers cancel out. For LLaMA-3 70B (d = 8192, a = 4, b = 22, gqa = 
 p = 8192 that is 2.35e-6 byte/FLOP: 5.9 GB/s against eight A800 (312 TFLOP/s each), 18.6 GB/s
 against eight H800 (989). The paper rounds to 6 and 19.
 
-The formula knows no distance and no profile. Where a run has measured what computing takes, the
-same balance with a round trip is ``least_rate_bps``.
+The formula knows no distance and no profile, and has every GPU at its peak. Where a run has
+measured what computing takes, the same balance with a round trip is ``least_rate_bps``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from geokv.units import NS_PER_S
 
 
 def bytes_per_flop(
-    prefix_tokens: int, width: int, gqa: int, a: float = 4, b: float = 22, number_bytes: int = 2
+    prefix_tokens: int, width: int, gqa: float, a: float = 4, b: float = 22, number_bytes: int = 2
 ) -> float:
     """B/G at which moving and computing take the same time, in bytes per FLOP.
 

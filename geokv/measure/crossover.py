@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from geokv.measure.break_even import crossing, least_rate_bps
+from geokv.measure.break_even import bytes_per_flop, crossing, least_rate_bps
 from geokv.measure.cell import CellResult
 from geokv.measure.lines import lines_along
+from geokv.measure.records import Formula
 from geokv.scenario.directory import CentralDirectory
 from geokv.scenario.sweep import Value
 
@@ -22,6 +23,7 @@ class Crossover:
         measured_bps: where TTFT(remote hit) / TTFT(recompute) passes 1, between two rates;
             None when no two lie on both sides.
         predicted_bps: ``least_rate_bps`` as a line rate; None when no rate is enough.
+        tokens: of the prefix that is fetched.
     """
 
     settings: dict[str, Value]
@@ -29,6 +31,7 @@ class Crossover:
     rates_bps: tuple[int, ...]
     measured_bps: float | None
     predicted_bps: float | None
+    tokens: int
 
     @property
     def expected(self) -> bool:
@@ -50,7 +53,11 @@ def crossovers(results: list[CellResult]) -> list[Crossover]:
     swept = [title for title in titles if title.startswith("links.") and title.endswith(".rate")]
     if len(swept) != 1:
         return []
-    seen = [one for one in results if one.gain is not None and one.bound_ns is not None]
+    seen = [
+        one
+        for one in results
+        if one.gain is not None and one.bound_ns is not None and "remote-hit" in one.fetching
+    ]
     return [_line(settings, line) for settings, line in lines_along(swept[0], seen)]
 
 
@@ -64,7 +71,14 @@ def _line(settings: dict[str, Value], line: list[CellResult]) -> Crossover:
         tuple(rates),
         crossing(rates, ratios),
         _predicted(line[0]),
+        line[0].fetching["remote-hit"].chunks * line[0].cell.scenario.deployment.chunk_tokens,
     )
+
+
+def formula_bps(line: Crossover, formula: Formula) -> float:
+    """Mooncake's B/G rule as a rate: no distance, and every GPU at its peak."""
+    ratio = bytes_per_flop(line.tokens, formula.width, formula.gqa, b=formula.matrix_operations)
+    return ratio * formula.flops * 8
 
 
 def _rate_bps(result: CellResult) -> int:

@@ -123,6 +123,16 @@ class PromptLengths(msgspec.Struct, frozen=True, kw_only=True):
     question_tokens: int
 
 
+class Formula(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``break_even.bytes_per_flop`` asks of the deployment a run stands for."""
+
+    width: int
+    gqa: float
+    matrix_operations: float
+    flops: float
+    """Peak of all its GPUs, as their data sheets have it."""
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run's numbers come from. More keys than these are kept, not judged."""
 
@@ -136,6 +146,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     scenario_hash: str
     profile: dict[str, Any]
     prompt: PromptLengths | None = None
+    formula: Formula | None = None
 
 
 Row = TypeVar("Row", bound=msgspec.Struct)

@@ -16,7 +16,7 @@ from geokv.errors import RunError
 from geokv.measure.arm import ArmResult
 from geokv.measure.cell import CellResult, reduce_cell, with_changes
 from geokv.measure.controls import ControlResult
-from geokv.measure.crossover import Crossover, crossovers
+from geokv.measure.crossover import Crossover, crossovers, formula_bps
 from geokv.measure.energy import Joules, constants
 from geokv.measure.expect import judge
 from geokv.measure.fetching import Fetching
@@ -24,6 +24,7 @@ from geokv.measure.hits import Hits
 from geokv.measure.knee import Knee, knees
 from geokv.measure.records import (
     CellRecord,
+    Formula,
     Manifest,
     Request,
     load_cells,
@@ -81,7 +82,7 @@ def summarise(run_dir: Path) -> dict[str, Any]:
         "notes": _notes(scenario),
         "answers": shown_answers(scenario, results, by_cell),
         "cells": [_cell(result) for result in results],
-        "crossovers": [_crossover(one) for one in crossovers(results)],
+        "crossovers": [_crossover(one, manifest.formula) for one in crossovers(results)],
         "knees": [_knee(one) for one in knees(results)],
         "figures": [figure.model_dump(mode="json") for figure in scenario.figures],
         "energy": {"kind": "proxy", "constants": numbers.shown()},
@@ -284,13 +285,14 @@ def _hits(hits: Hits) -> dict[str, Any]:
     }
 
 
-def _crossover(one: Crossover) -> dict[str, Any]:
+def _crossover(one: Crossover, formula: Formula | None) -> dict[str, Any]:
     return {
         "settings": one.settings,
         "cells": list(one.cells),
         "measured_gbps": _gbps(one.measured_bps),
         "predicted_gbps": _gbps(one.predicted_bps),
         "off_percent": _percent(one.off),
+        "formula_gbps": _gbps(formula_bps(one, formula)) if formula else None,
     }
 
 

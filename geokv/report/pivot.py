@@ -90,11 +90,12 @@ def _crossovers(found: list[dict[str, Any]]) -> Pivot:
             *map(str, one["settings"].values()),
             *(words.number(one[key], 2) for key in ("measured_gbps", "predicted_gbps")),
             words.NONE if one["off_percent"] is None else f"{one['off_percent']:+.1f}",
+            words.number(one.get("formula_gbps"), 2),
         ]
         for one in found
     ]
     title = "Break-even: the line rate from which on a remote hit is faster, Gb/s"
-    return Pivot(title, [*head, "measured Gb/s", "on paper", "off %"], rows)
+    return Pivot(title, [*head, "measured Gb/s", "on paper", "off %", "B/G at peak"], rows)
 
 
 def _knees(found: list[dict[str, Any]]) -> Pivot:

@@ -18,6 +18,7 @@ from geokv.engine.profile import (
     WaveCost,
     known_profiles,
     load_profile,
+    parts_of,
 )
 from geokv.errors import ConfigError, EngineError
 
@@ -252,6 +253,15 @@ def test_a_profile_file_outside_the_package_can_be_used(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     own.write_text(yaml.safe_dump(load_profile(H100).model_dump(mode="json")))
     assert load_profile(str(own)) == load_profile(H100)
+
+
+def test_a_name_says_model_gpus_and_device(tmp_path: Path) -> None:
+    shape, ways, device = parts_of("llama-3.1-8b-tp4@a100-80g") or pytest.fail("not known")
+    assert (shape.hidden, shape.heads // shape.kv_heads, ways) == (4096, 4, 4)
+    assert device.peak_flops == 312e12
+    # Queries and output 1 each, keys and values a quarter each, three MLP matrices of 3.5.
+    assert shape.matrix_operations == 2 * (1 + 1 + 0.25 + 0.25 + 3 * 3.5)
+    assert parts_of(str(tmp_path / "own.yaml")) is None
 
 
 def test_reading_a_profile_does_not_load_torch() -> None:

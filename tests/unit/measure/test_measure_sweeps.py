@@ -165,6 +165,16 @@ def test_break_even_where_bytes_take_what_prefill_saves(tmp_path: Path) -> None:
     assert "17.5 Gb/s predicted" in said
 
 
+def test_mooncakes_rule_stands_beside_it(tmp_path: Path) -> None:
+    run = rate_run({"1G": 8601, "100G": 97})
+    (line,) = summarise(run.write(tmp_path / "without"))["crossovers"]
+    assert line["formula_gbps"] is None
+    # Eight H800 and LLaMA-3 70B: the paper's 18.6 GB/s for 8,192 tokens, in Gb/s.
+    run.manifest["formula"] = {"width": 8192, "gqa": 8, "matrix_operations": 22, "flops": 7.912e15}
+    (line,) = summarise(run.write(tmp_path / "with"))["crossovers"]
+    assert line["formula_gbps"] == pytest.approx(8 * 18.6, rel=0.005)
+
+
 def test_break_even_elsewhere_fails(tmp_path: Path) -> None:
     found, _ = judged(
         rate_run({"1G": 20_000, "100G": 300}), {"break_even_within": {"percent": 20}}, tmp_path
