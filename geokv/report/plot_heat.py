@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 
 from geokv.report.pivot import axis_label, pick, values_of
 from geokv.report.plot_frame import Frame
-from geokv.report.quantities import shown, value
+from geokv.report.quantities import QUANTITIES, shown, value
 from geokv.report.style import HEAT, INK
 from geokv.report.words import VOID
 from geokv.units import parse_rate
@@ -29,7 +29,8 @@ def draw(summary: dict[str, Any], figure: dict[str, Any]) -> Figure | None:
         return None
     across, down = values_of(cells, figure["x"]), values_of(cells, figure["y"])
     height = 0.46 * len(down) + 0.6
-    frame = Frame(summary, figure["title"], figure["panels"], height=height, left=1.1)
+    title = f"{figure['title']}: {QUANTITIES[of].label}"
+    frame = Frame(summary, title, figure["panels"], height=height, left=1.1)
     # White is 1, the break-even; the same step to either side has the same strength.
     far = max(map(abs, seen)) or 1.0
     if of != "ttft_over_recompute":
@@ -96,7 +97,7 @@ def _break_even(
                     marks.append((_at(one["measured_gbps"], rates), y - 0.18))
         xs = [x for x, y in line for _ in (0, 1)]
         ys = [y + side for _, y in line for side in (-0.5, 0.5)]
-        axes.plot(xs, ys, color=INK, linewidth=1.4, linestyle=(0, (4, 2)), zorder=4)
+        axes.plot(xs, ys, color=INK, linewidth=1.4, linestyle=(0, (4, 2)), zorder=4, clip_on=False)
         axes.plot(
             [x for x, _ in marks], [y for _, y in marks], color=INK, marker="D", markersize=5,
             markerfacecolor="white", linestyle="none", zorder=5,
