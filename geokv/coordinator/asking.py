@@ -137,8 +137,8 @@ class Asker:
         data = self._fleet.sites[site].get(f"/requests/{reply.request_id}")["record"]
         if data is None:
             # Refused at the door.
-            data = RequestRecord(reply.request_id, "", 0, 0).as_dict()
-        source = data.pop("source")
+            data = {**RequestRecord(reply.request_id, "", 0, 0).as_dict(), "first_logits": []}
+        source, first_logits = data.pop("source"), data.pop("first_logits")
         record = RequestRecord(**data)
         spans, decode_ns = None, 0
         if reply.first_ns is not None and record.prefilled_ns > 0:
@@ -151,7 +151,7 @@ class Asker:
             "output_ids": record.output_ids,
             # Nine digits tell every float32 from every other, and are half of what JSON
             # would write.
-            "first_logits": [float(f"{logit:.9g}") for logit in record.first_logits],
+            "first_logits": [float(f"{logit:.9g}") for logit in first_logits],
             "spans": spans,
             "source": source,
             "wire_bytes": record.wire_bytes,

@@ -190,7 +190,8 @@ class EngineLoop:
                 continue
             if not request.stamps.prefilled_ns:
                 request.stamps.prefilled_ns = now
-                request.first_logits = logits[row]
+                # Its own memory: a row would keep the whole step's logits for as long as it.
+                request.first_logits = logits[row].clone()
                 if request.prompt.reuse and answer.seq is not None:
                     self.engine.publish(answer.seq)
             for one in self._forked(answer):

@@ -25,6 +25,8 @@ class Comparison:
     """One sentence per differing answer: request, place, both tokens."""
     without_reference: list[str] = field(default_factory=list)
     """Measured answers that have nothing to be compared with."""
+    without_logits: list[str] = field(default_factory=list)
+    """Compared answers of which, or of whose recomputed one, the site no longer had the logits."""
     logits_diff: float | None = None
     """Largest |logit - reference logit| at the first token; infinite if lengths differ."""
 
@@ -45,7 +47,9 @@ def compare(requests: Iterable[Request]) -> Comparison:
         if said:
             result.wrong.append(said)
         diff = logits_diff(row.first_logits, reference.first_logits)
-        if diff is not None:
+        if diff is None:
+            result.without_logits.append(row.request_id)
+        else:
             result.logits_diff = max(diff, result.logits_diff or 0.0)
     return result
 
@@ -62,8 +66,8 @@ def paired(
 
 
 def logits_diff(a: list[float], b: list[float]) -> float | None:
-    """Largest absolute difference; None when neither was recorded."""
-    if not a and not b:
+    """Largest absolute difference; None unless both were recorded."""
+    if not a or not b:
         return None
     if len(a) != len(b):
         return math.inf

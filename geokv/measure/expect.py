@@ -69,6 +69,10 @@ def _first_logits(limit: float, cells: list[CellResult]) -> Result:
     worst = max(diffs)
     if math.isinf(worst):
         return Result(name, False, "first-token logits have different lengths")
+    missing = [one for cell in cells for one in cell.answers.without_logits]
+    if missing and worst <= limit:
+        said = f"{len(missing)} answers have no first-token logits to compare: {missing[0]}"
+        return Result(name, None, said)
     return Result(
         name, worst <= limit, f"largest difference {worst:.2g} {at_most(worst <= limit)} {limit:g}"
     )

@@ -112,8 +112,7 @@ def build_control(
 
     @app.get("/requests/{request_id:path}")
     async def request(request_id: str) -> dict[str, Any]:
-        record = worker.records.get(request_id)
-        return {"record": record.as_dict() if record else None}
+        return {"record": worker.records.describe(request_id)}
 
     @app.get("/stats")
     async def stats() -> dict[str, Any]:

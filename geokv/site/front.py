@@ -76,6 +76,8 @@ class _Connection(H11Protocol):
     def abort(self) -> None:
         """Reset the connection: what the kernel has not sent by now is thrown away too."""
         sock = self.transport.get_extra_info("socket")
+        if sock.fileno() < 0:
+            return  # The client was faster: its connection has ended already.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 

@@ -50,7 +50,6 @@ class RequestRecord:
     finish: list[str] = field(default_factory=list)
     """Why each answer ended."""
     preemptions: int = 0
-    first_logits: list[float] = field(default_factory=list)
     error: str | None = None
 
     @property

@@ -8,7 +8,6 @@ new chunks stored and published.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,11 +22,10 @@ from geokv.engine.sequence import Sequence as EngineSequence
 from geokv.engine.tokenizer import Tokenizer
 from geokv.errors import GeokvError
 from geokv.site.loading import BlockFiller, LayerFiller, as_payload
+from geokv.site.recent import RecentRequests
 from geokv.site.record import CLIENT_GONE, RequestRecord
 from geokv.site.settings import Reuse, Tenant
 from geokv.units import NS_PER_S
-
-_KEPT_RECORDS = 10_000
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class Worker:
         self.tokenizer = tokenizer
         self.cache = cache
         self.reuse: Reuse = "remote"
-        self.records: OrderedDict[str, RequestRecord] = OrderedDict()
+        self.records = RecentRequests()
         self.on_finished: Callable[[RequestRecord], None] | None = None
         self._copy_bytes_per_token = copy_bytes_per_token
         self._fetch_deadline_ns = round(fetch_deadline_s * NS_PER_S)
@@ -90,7 +88,7 @@ class Worker:
             RunError: the deadline passed.
         """
         record = RequestRecord(ask.request_id, ask.tenant.name, len(ask.tokens), now_ns())
-        self._remember(record)
+        self.records.begin(record)
         request: Request | None = None
         try:
             request = self.loop.submit(self._prompt(ask, record))
@@ -108,6 +106,7 @@ class Worker:
                 request.cancel()
                 self._complete(record, request)
             record.finished_ns = record.finished_ns or now_ns()
+            self.records.end(record, request.first_logits if request is not None else None)
             if self.on_finished is not None:
                 self.on_finished(record)
 
@@ -280,10 +279,3 @@ class Worker:
         record.device_tokens = request.device_tokens
         record.cached_tokens = request.cached_tokens
         record.preemptions = request.preemptions
-        if request.first_logits is not None:
-            record.first_logits = request.first_logits.tolist()
-
-    def _remember(self, record: RequestRecord) -> None:
-        self.records[record.request_id] = record
-        while len(self.records) > _KEPT_RECORDS:
-            self.records.popitem(last=False)

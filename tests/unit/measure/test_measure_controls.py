@@ -64,6 +64,12 @@ def test_a_control_that_was_not_seen_in_place_proves_nothing(tmp_path: Path) -> 
     assert ok is None and "control-corrupt at" in said
 
 
+def test_a_control_without_logits_proves_nothing(tmp_path: Path) -> None:
+    made = run()
+    made.row("control-corrupt-2-m1")["first_logits"] = []
+    assert judged(summarise(made.write(tmp_path)), "controls_differ")[0] is None
+
+
 def test_without_a_recomputed_answer_nothing_is_proved(tmp_path: Path) -> None:
     made = run()
     made.row("recompute-0-m1").update({"status": "error", "error": "gone"})

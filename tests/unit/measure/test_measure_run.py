@@ -124,6 +124,23 @@ def test_logits_apart_fail(tmp_path: Path) -> None:
     assert judged(summarise(run.write(tmp_path)), "first_logits_within")[0] is False
 
 
+def test_logits_that_were_not_kept_are_not_equal(tmp_path: Path) -> None:
+    run = Run()
+    run.row("remote-hit-1-m0")["first_logits"] = []
+    summary = summarise(run.write(tmp_path))
+    assert judged(summary, "first_logits_within") == (
+        None,
+        "1 answers have no first-token logits to compare: remote-hit-1-m0",
+    )
+    assert (summary["verdict"], judged(summary, "answers_equal")[0]) == ("unknown", True)
+    # One that is wrong is not hidden behind one that is not known.
+    run.row("remote-hit-2-m0")["first_logits"] = [0.5, -0.25, 1.0003]
+    assert judged(summarise(run.write(tmp_path)), "first_logits_within")[0] is False
+    for row in run.requests:
+        row["first_logits"] = []
+    assert judged(summarise(run.write(tmp_path)), "first_logits_within")[0] is None
+
+
 def test_a_missing_repeat_is_unknown(tmp_path: Path) -> None:
     run = Run()
     run.requests.remove(run.row("remote-hit-2-m1"))

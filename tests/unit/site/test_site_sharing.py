@@ -121,7 +121,7 @@ async def test_spans_add_up_to_the_clients_ttft(two: tuple[Site, Site]) -> None:
     reply = await b.ask("spans", question(4))
     assert reply.first_ns is not None
     data = b.record("spans")
-    assert data.pop("source") == "remote"
+    assert data.pop("source") == "remote" and data.pop("first_logits")
     spans = RequestRecord(**data).spans_ns(reply.sent_ns, reply.first_ns)
     assert sum(spans.values()) == pytest.approx(reply.first_ns - reply.sent_ns, rel=0.01)
     # A telescope always adds up; what shows that its stamps are real is that each step
