@@ -396,9 +396,15 @@ class SharedCache:
         tier: Literal["dram", "disk", "all"] = "dram",
         keys: Sequence[bytes] | None = None,
         deadline_ns: int | None = None,
+        *,
+        tell: bool = True,
     ) -> int:
         """Forget ``keys`` (or everything) in one tier, or in ``all``: first in the
         directory, if this site has no other copy, then here.
+
+        Args:
+            tell: wait until the directory knows; otherwise it hears of it later, as of what
+                is evicted.
 
         Returns:
             How many chunks were dropped.
@@ -408,8 +414,9 @@ class SharedCache:
         """
         there = dict.fromkeys(self.tiers.keys(tier))
         leaving = [key for key in dict.fromkeys(there if keys is None else keys) if key in there]
-        last = [key for key in leaving if not self.tiers.elsewhere(tier, key)]
-        await self._announcer.tell("withdraw", last, deadline_ns)
+        if tell:
+            last = [key for key in leaving if not self.tiers.elsewhere(tier, key)]
+            await self._announcer.tell("withdraw", last, deadline_ns)
         dropped = self.tiers.drop(tier, leaving)
         for key, where, place in dropped:
             self._history.note("drop", key, tier=where, place=place)

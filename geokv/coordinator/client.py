@@ -43,6 +43,10 @@ class Reply:
     done_ns: int = 0
     text: str = ""
     error: str | None = None
+    status: int | None = None
+    """Of HTTP; None when no answer began."""
+    gave_up: bool = False
+    """Whether the client ended it, at its deadline, and not the site."""
 
 
 def run_client(netns: str, orders: Connection) -> None:
@@ -91,11 +95,13 @@ async def ask(http: httpx.AsyncClient, question: Question) -> Reply:
                 "POST", question.url, content=content, headers=headers, timeout=None
             ) as response,
         ):
+            reply.status = response.status_code
             if response.status_code != 200:
                 reply.error = f"HTTP {response.status_code}: {(await response.aread()).decode()}"
             else:
                 await _read_stream(response, reply)
     except TimeoutError:
+        reply.gave_up = True
         reply.error = f"no answer within {question.deadline_s:g} s"
     except httpx.HTTPError as error:
         reply.error = f"{type(error).__name__}: {error}"

@@ -10,6 +10,7 @@ from geokv.cache.substrate.tcp.keyring import deal
 from geokv.lab.build import Lab
 from geokv.scenario import Scenario
 from geokv.scenario.directory import CentralDirectory
+from geokv.scenario.workload import Stream
 from geokv.site.settings import DiskSettings, Peer, SiteSettings, Tenant
 
 API_PORT = 8000
@@ -31,15 +32,22 @@ def run_secret(scenario: Scenario, purpose: str) -> bytes:
 
 
 def tenants(scenario: Scenario) -> tuple[Tenant, ...]:
-    """The tenants of a run with their keys: the one that is measured, and another."""
+    """The tenants of a run with their keys: the one that is measured, and at least one other."""
+    workload = scenario.workload
+    count = max(2, workload.tenants) if isinstance(workload, Stream) else 2
     return tuple(
         Tenant(
             name,
             "sk-" + run_secret(scenario, f"api-key{suffix}").hex()[:40],
             run_secret(scenario, f"salt{suffix}"),
         )
-        for name, suffix in ((TENANT, ""), (OTHER_TENANT, "-1"))
+        for name, suffix in _names(count)
     )
+
+
+def _names(count: int) -> list[tuple[str, str]]:
+    """Name of each tenant, and what its secrets are called by."""
+    return [(f"tenant-{number}", f"-{number}" if number else "") for number in range(count)]
 
 
 def site_settings(

@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -67,10 +68,7 @@ class SiteHandle:
         """Ask the process to end, then make it."""
         self._http.close()
         self.process.terminate()
-        self.process.join(timeout=10)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
+        _join(self.process)
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
         try:
@@ -118,10 +116,7 @@ class ClientHandle:
     def close(self) -> None:
         """End the process."""
         self.end()
-        self.process.join(timeout=10)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
+        _join(self.process)
 
 
 class Fleet:
@@ -132,18 +127,23 @@ class Fleet:
         self._context.set_forkserver_preload(["geokv.coordinator.preload"])
         self.sites: dict[str, SiteHandle] = {}
         self.clients: dict[str, ClientHandle] = {}
+        self._helpers: list[tuple[ForkServerProcess, Connection]] = []
 
     def __enter__(self) -> Fleet:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *raised: object) -> None:
         # All at once, then one by one: each takes its time to see it.
         for client in self.clients.values():
             client.end()
+        for _, pipe in self._helpers:
+            pipe.close()
         for site in self.sites.values():
             site.process.terminate()
         for client in self.clients.values():
             client.close()
+        for helper, _ in self._helpers:
+            _join(helper)
         for site in self.sites.values():
             site.close()
 
@@ -164,6 +164,25 @@ class Fleet:
         _start(process)
         theirs.close()
         self.clients[site] = ClientHandle(process, ours)
+
+    def start_helper(
+        self, name: str, target: Callable[..., None], *args: Any
+    ) -> tuple[ForkServerProcess, Connection]:
+        """Fork a process that runs ``target(*args, pipe)``, and the other end of its pipe.
+
+        It is to end when its pipe closes; at the latest it is ended with the fleet.
+
+        Args:
+            target: a function of a module; what it needs, the forkserver has imported.
+        """
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(
+            target=_helper_main, args=(target, args, theirs), name=name, daemon=True
+        )
+        _start(process)
+        theirs.close()
+        self._helpers.append((process, ours))
+        return process, ours
 
     def wait_ready(self) -> None:
         """Wait until every site answers its control socket, so that nothing starts up any more
@@ -210,6 +229,19 @@ def _site_main(settings: SiteSettings, netns: str) -> None:
 def _client_main(netns: str, orders: Connection) -> None:
     _die_with_parent()
     run_client(netns, orders)
+
+
+def _helper_main(target: Callable[..., None], args: tuple[Any, ...], pipe: Connection) -> None:
+    _die_with_parent()
+    target(*args, pipe)
+
+
+def _join(process: ForkServerProcess) -> None:
+    """Wait for it to end, then make it."""
+    process.join(timeout=10)
+    if process.is_alive():
+        process.kill()
+        process.join()
 
 
 def _die_with_parent() -> None:

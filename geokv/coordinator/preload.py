@@ -3,6 +3,7 @@
 import gc
 
 import geokv.coordinator.client
+import geokv.coordinator.drill.cold
 import geokv.coordinator.fleet
 import geokv.site.process  # noqa: F401
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from geokv.clock import now_ns
 from geokv.coordinator.cells import CellRunner
+from geokv.coordinator.drill.runner import DrillRunner
 from geokv.coordinator.ground import Ground
 from geokv.errors import GeokvError
 from geokv.lab.build import Lab
@@ -50,6 +51,11 @@ def run_part(
     def write(name: str, row: dict[str, Any]) -> None:
         _append(records / f"{name}-{part}.jsonl", row)
 
+    if scenario.is_drill:
+        drill = DrillRunner(scenario, records, progress)
+        for cell in cells:
+            drill.run(cell)
+        return
     with Ground(scenario, records, str(part), progress, watch) as ground:
         for cell in cells:
             lab, fleet = ground.move_to(cell)

@@ -32,6 +32,7 @@ class Policy(Strict):
 
 class Drop(Strict):
     tiers: list[str]
+    tell: bool = True
 
 
 class Within(Strict):
@@ -91,7 +92,7 @@ def build_control(
 
     @app.post("/drop")
     async def drop(body: Drop) -> dict[str, int]:
-        return await worker.drop(body.tiers)
+        return await worker.drop(body.tiers, tell=body.tell)
 
     @app.post("/connect")
     async def connect(body: Within) -> dict[str, bool]:

@@ -84,7 +84,7 @@ async def serve_site(settings: SiteSettings) -> None:
 def build_worker(settings: SiteSettings, history: HistoryFile) -> Worker:
     """Model, pools, tier, directory and transport of one site, not yet on the network."""
     profile = load_profile(settings.stands_for)
-    model = _model(settings)
+    model = build_model(settings)
     config = model.config
     layout = ChunkLayout.scaled(
         target_bytes_per_token=profile.kv_bytes_per_token,
@@ -185,7 +185,8 @@ def _disk(settings: SiteSettings, layout: ChunkLayout) -> DiskTier | None:
     )
 
 
-def _model(settings: SiteSettings) -> Model:
+def build_model(settings: SiteSettings) -> Model:
+    """The model, or the synthetic content, that a site serves."""
     if settings.content == "synthetic":
         like = model_config(settings.model)
         return SyntheticModel(like, settings.seed, settings.layer_groups, settings.max_tokens)

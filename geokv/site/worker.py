@@ -122,15 +122,19 @@ class Worker:
             )
         await self.cache.quiesce(deadline_ns)
 
-    async def drop(self, tiers: Sequence[str]) -> dict[str, int]:
-        """Forget what is cached in these tiers; how much it was, per tier."""
+    async def drop(self, tiers: Sequence[str], *, tell: bool = True) -> dict[str, int]:
+        """Forget what is cached in these tiers; how much it was, per tier.
+
+        Args:
+            tell: as of ``SharedCache.drop``.
+        """
         dropped = {}
         if "device" in tiers:
             dropped["device"] = self.engine.flush()
         if "dram" in tiers:
-            dropped["dram"] = await self.cache.drop("dram")
+            dropped["dram"] = await self.cache.drop("dram", tell=tell)
         if "disk" in tiers and self.cache.tiers.disk is not None:
-            dropped["disk"] = await self.cache.drop("disk")
+            dropped["disk"] = await self.cache.drop("disk", tell=tell)
         return dropped
 
     def chunks(self, tenant: Tenant, tokens: Sequence[int]) -> list[ChunkRef]:

@@ -32,9 +32,14 @@ class SiteControl:
     async def post(
         self, path: str, deadline_s: float = CONTROL_DEADLINE_S, **body: Any
     ) -> dict[str, Any]:
-        """One command. ``deadline_s`` is how long it is waited for here; a command that has a
-        deadline of its own takes it in its body."""
+        """One command."""
         return await self._call("POST", path, body, deadline_s)
+
+    async def patient(self, path: str, deadline_s: float, **body: Any) -> dict[str, Any]:
+        """One command that keeps a deadline of its own: it is told ``deadline_s``, and waited
+        for a little longer."""
+        told = {**body, "deadline_s": deadline_s}
+        return await self._call("POST", path, told, deadline_s + CONTROL_DEADLINE_S)
 
     async def aclose(self) -> None:
         """Close its connections."""

@@ -1,0 +1,57 @@
+"""After the last answer: leave everything alone, then look at the books of every site."""
+
+from __future__ import annotations
+
+import asyncio
+
+from geokv.coordinator.drill.stage import Stage
+from geokv.errors import RunError
+from geokv.scenario.directory import CentralDirectory
+from geokv.scenario.workload import Stream
+
+_SETTLE_S = 30.0
+_LOOK_DEADLINE_S = 5.0
+
+
+async def quiesce(stage: Stage) -> None:
+    """Wait, let every running site settle, and note what its books say.
+
+    Notes ``integrity``, ``pools`` and ``held`` of each, ``directory`` of the site that keeps
+    the table, and one ``quiesced``.
+    """
+    workload = stage.scenario.workload
+    assert isinstance(workload, Stream), "drills are streams"
+    await asyncio.sleep(workload.quiesce)
+    running = [site for site in stage.sites if stage.is_up(site)]
+    said = [f"site {site} does not run" for site in stage.sites if site not in running]
+    said += [
+        words for words in await asyncio.gather(*(_settle(stage, s) for s in running)) if words
+    ]
+    for site in running:
+        await _look(stage, site, "integrity", "/integrity")
+        await _look(stage, site, "pools", "/pools")
+        await _look(stage, site, "held", "/held")
+    directory = stage.scenario.cache.directory
+    if isinstance(directory, CentralDirectory) and directory.site in running:
+        await _look(stage, directory.site, "directory", "/directory")
+    stage.note("quiesced", ok=not said, said="; ".join(said))
+
+
+async def _settle(stage: Stage, site: str) -> str:
+    """What hindered it; empty when everything it had under way has ended."""
+    try:
+        await stage.control(site).patient("/settle", _SETTLE_S)
+    except RunError as error:
+        return error.message
+    return ""
+
+
+async def _look(stage: Stage, site: str, op: str, path: str) -> None:
+    try:
+        data = await stage.control(site).get(path, _LOOK_DEADLINE_S)
+    except RunError as error:
+        stage.note(op, site, error=error.message)
+        return
+    if op == "integrity":
+        data = {"result": data["integrity"]}
+    stage.note(op, site, **data)

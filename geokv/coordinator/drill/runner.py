@@ -1,0 +1,221 @@
+"""One cell of a drill, start to end: lab, sites, stream, timeline, books, cold answers."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from geokv.clock import now_ns, wait_until_ns
+from geokv.coordinator.deploy import site_settings, tenants
+from geokv.coordinator.drill.client import StreamClient, run_stream_client
+from geokv.coordinator.drill.cold import ColdAnswer, ColdQuestion, ask_cold, run_cold
+from geokv.coordinator.drill.log import DrillLog
+from geokv.coordinator.drill.moments import Moments
+from geokv.coordinator.drill.quiesce import quiesce
+from geokv.coordinator.drill.schedule import Due, schedule
+from geokv.coordinator.drill.stage import Stage
+from geokv.coordinator.drill.stream import StreamRunner
+from geokv.coordinator.drill.timeline import Timeline
+from geokv.coordinator.fleet import Fleet
+from geokv.coordinator.prompts import StreamPrompts
+from geokv.lab.build import Lab
+from geokv.lab.check import check_links
+from geokv.lab.plan import compile_plan
+from geokv.scenario import Cell, Scenario
+from geokv.scenario.workload import Stream
+from geokv.site.settings import SiteSettings
+
+_BEAT_NS = 100_000_000
+_WARM_FLOOR_BYTES = 4 * 2**20
+_LONG_S = 60.0
+
+
+class DrillRunner:
+    """Runs cells one after another, each with a lab and sites of its own.
+
+    Args:
+        run: the scenario of the run; keys, secrets and prompts are the same in all its cells.
+        records: where histories go: ``history-CELL-SITE.jsonl`` and
+            ``history-CELL-coordinator.jsonl``.
+    """
+
+    def __init__(self, run: Scenario, records: Path, progress: Callable[..., None]) -> None:
+        self._run = run
+        self._records = records
+        self._progress = progress
+        self._cold: dict[str, list[ColdAnswer]] = {}
+
+    def run(self, cell: Cell) -> None:
+        """Start to end.
+
+        Raises:
+            GeokvError: the lab, a site or a client could not be made, or died outside the
+                timeline; what the history has by then is kept.
+        """
+        self._progress("cell", cell=cell.index, label=cell.label)
+        scenario = cell.scenario
+        plan = compile_plan(cell.topology, scenario.deployment.byte_scale, scenario.seed)
+        control = Path(tempfile.mkdtemp(prefix="geokv-drill-", dir="/run"))
+        log = DrillLog(self._records / f"history-{cell.index}-coordinator.jsonl")
+        try:
+            with Lab.build(plan) as lab, Fleet() as fleet:
+                self._start(cell, lab, fleet, control)
+                stage = Stage(scenario, lab, fleet, log, self._progress)
+                asyncio.run(self._drill(cell, stage))
+        finally:
+            log.close()
+            shutil.rmtree(control, ignore_errors=True)
+
+    def _start(self, cell: Cell, lab: Lab, fleet: Fleet, control: Path) -> None:
+        sabotage = cell.control.sabotage if cell.control is not None else None
+        every = site_settings(
+            self._run, cell.scenario, lab, control, self._records, str(cell.index), 1
+        )
+        for settings in every:
+            history = self._records / f"history-{cell.index}-{settings.name}.jsonl"
+            fleet.start_site(
+                replace(settings, history_path=str(history), audit=True, sabotage=sabotage),
+                lab.netns(settings.name),
+            )
+        self._progress("sites", sites=[settings.name for settings in every])
+
+    async def _drill(self, cell: Cell, stage: Stage) -> None:
+        scenario, workload = cell.scenario, cell.scenario.workload
+        assert isinstance(workload, Stream), "drills are streams"
+        prompts = StreamPrompts(workload, scenario.seed)
+        await _on_the_beat()
+        stage.note(
+            "drill-begin",
+            cell=cell.index,
+            label=cell.label,
+            control=cell.control is not None,
+            sabotage=stage.settings(stage.sites[0]).sabotage or "",
+        )
+        clients = self._clients(stage, workload)
+        try:
+            for site in stage.sites:
+                await stage.ready(site)
+            self._check(stage, "before")
+            moments = Moments()
+            stream = StreamRunner(stage, tenants(self._run), clients, moments)
+            await self._connect(stage, workload)
+            await self._prepare(stage, stream, workload, prompts)
+            due = schedule(workload, prompts, scenario.seed)
+            timeline = Timeline(stage, moments)
+            start_ns = await _on_the_beat() + _BEAT_NS
+            stage.note("stream-begin", requests=len(due), start_ns=start_ns)
+            faults = asyncio.ensure_future(timeline.run(start_ns))
+            try:
+                await stream.run(start_ns, due)
+                stage.note("stream-end")
+                timeline.end()
+                await faults
+            finally:
+                faults.cancel()
+            self._progress("quiesce", cell=cell.index)
+            await quiesce(stage)
+            self._check(stage, "after")
+            self._note_cold(stage, due, workload.output_tokens)
+            stage.note("drill-end")
+        finally:
+            for client in clients.values():
+                client.stop_listening()
+            await stage.aclose()
+
+    # -- before ------------------------------------------------------------------
+
+    def _clients(self, stage: Stage, workload: Stream) -> dict[str, StreamClient]:
+        clients = {}
+        for site in dict.fromkeys([*workload.askers, *workload.providers]):
+            process, orders = stage.fleet.start_helper(
+                f"client-{site}", run_stream_client, stage.lab.access_netns(site)
+            )
+            clients[site] = StreamClient(process, orders)
+        return clients
+
+    async def _connect(self, stage: Stage, workload: Stream) -> None:
+        """Connections between all sites, with open congestion windows if asked for."""
+        for site in stage.sites:
+            await stage.control(site).patient("/connect", _LONG_S)
+        substrate = stage.scenario.cache.substrate
+        if not substrate.warm:
+            return
+        plan = stage.lab.plan
+        for site in workload.askers:
+            others = [name for name in workload.providers if name != site]
+            bdp_bytes = max((plan.path(name, site).bdp_bytes for name in others), default=0)
+            per_stream = max(_WARM_FLOOR_BYTES, 8 * bdp_bytes // substrate.streams)
+            await stage.control(site).patient("/warm", _LONG_S, bytes_per_stream=per_stream)
+
+    async def _prepare(
+        self, stage: Stage, stream: StreamRunner, workload: Stream, prompts: StreamPrompts
+    ) -> None:
+        """Each provider computes every prefix by itself; then all may fetch."""
+        for site in workload.providers:
+            control = stage.control(site)
+            await control.post("/policy", reuse="local")
+            for tenant in range(workload.tenants):
+                first = tenant * workload.prefixes if workload.texts == "own" else 0
+                for number in range(first, first + workload.prefixes):
+                    tokens = prompts.preparing(0, number)
+                    await stream.prepare(number, tenant, site, tokens)
+            await control.patient("/settle", _LONG_S)
+        for site in workload.providers:
+            await stage.control(site).post("/policy", reuse="remote")
+
+    # -- around ------------------------------------------------------------------
+
+    def _check(self, stage: Stage, phase: str) -> None:
+        """Every link against its plan; nothing else is on them meanwhile (INV-7)."""
+        self._progress("check", phase=phase)
+        for found in check_links(stage.lab, clock="virtual"):
+            stage.note(
+                "links",
+                phase=phase,
+                link=found.link,
+                ok=found.ok,
+                rtt_ns=found.rtt_measured_ns,
+                rtt_asked_ns=found.rtt_asked_ns,
+                goodput_bps=None
+                if found.goodput_ratio is None
+                else round(found.goodput_ratio * found.goodput_asked_bps),
+                goodput_asked_bps=found.goodput_asked_bps,
+                problems=found.problems,
+            )
+
+    def _note_cold(self, stage: Stage, due: list[Due], output_tokens: int) -> None:
+        """What a cold engine answers to every prompt; computed once for cells that ask alike."""
+        settings = stage.settings(stage.sites[0])
+        key = repr((_content(settings), output_tokens, [one.tokens for one in due]))
+        if key not in self._cold:
+            self._progress("cold", prompts=len(due))
+            _, orders = stage.fleet.start_helper("cold", run_cold, settings)
+            questions = [ColdQuestion(one.prompt, one.tokens, output_tokens) for one in due]
+            self._cold[key] = ask_cold(orders, questions)
+        for answer in self._cold[key]:
+            stage.note("cold", prompt=answer.prompt, output_ids=answer.output_ids, text=answer.text)
+
+
+def _content(settings: SiteSettings) -> tuple[Any, ...]:
+    """All that an answer depends on beside its prompt."""
+    return (
+        settings.model,
+        settings.content,
+        settings.seed,
+        settings.layer_groups,
+        settings.max_tokens,
+        settings.dtype,
+    )
+
+
+async def _on_the_beat() -> int:
+    """Go on at the next whole tenth of a second, as the kernel's ticks then meet every run
+    alike (INV-9); returns it."""
+    beat_ns = (now_ns() // _BEAT_NS + 1) * _BEAT_NS
+    await wait_until_ns(beat_ns)
+    return beat_ns

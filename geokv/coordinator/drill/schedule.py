@@ -1,0 +1,56 @@
+"""When, where and what a stream asks: all of it known before the drill begins."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from geokv.coordinator.prompts import StreamPrompts
+from geokv.scenario.prompts import stream
+from geokv.scenario.workload import Stream
+from geokv.units import NS_PER_S
+
+
+class Due(NamedTuple):
+    """One request.
+
+    Attributes:
+        due_ns: after the first one is due.
+        tenant: index of who asks.
+        prompt: names its text; equal names are equal texts.
+    """
+
+    number: int
+    due_ns: int
+    site: str
+    tenant: int
+    prompt: str
+    tokens: list[int]
+
+
+def schedule(workload: Stream, prompts: StreamPrompts, seed: int) -> list[Due]:
+    """Every request in the order they are due, the first at 0.
+
+    Times are drawn apart from sites, and both apart from prompts: changing one of them leaves
+    the others as they were.
+    """
+    count = workload.requests
+    gaps = np.full(count - 1, 1 / workload.rate)
+    if workload.arrivals == "poisson":
+        gaps = stream(seed, "arrivals").exponential(1 / workload.rate, count - 1)
+    due = np.concatenate(([0.0], np.cumsum(gaps)))
+    weights = np.array(list(workload.askers.values()))
+    sites = list(workload.askers)
+    drawn = stream(seed, "askers").choice(len(sites), size=count, p=weights / weights.sum())
+    return [
+        Due(
+            number,
+            round(float(due[number]) * NS_PER_S),
+            sites[int(drawn[number])],
+            number % workload.tenants,
+            f"q{number}",
+            prompts.question(0, number, False),
+        )
+        for number in range(count)
+    ]

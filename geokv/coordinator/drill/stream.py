@@ -1,0 +1,194 @@
+"""The stream: every request is sent when it is due, whatever became of those before it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from geokv.clock import now_ns, wait_until_ns
+from geokv.coordinator.client import Question, Reply
+from geokv.coordinator.deploy import API_PORT
+from geokv.coordinator.drill.client import StreamClient
+from geokv.coordinator.drill.moments import Moments
+from geokv.coordinator.drill.schedule import Due
+from geokv.coordinator.drill.stage import Stage
+from geokv.errors import RunError
+from geokv.scenario.workload import Stream
+from geokv.site.record import RequestRecord
+from geokv.site.settings import Tenant
+from geokv.units import NS_PER_S
+
+WAY_S = 0.05
+"""Beyond the deadline that sites keep: for the way there and back, and for the client's clock."""
+_PATIENCE_S = 1.0
+"""How much longer than that a client waits, so that what hangs is seen to hang."""
+_FORGET_DEADLINE_S = 0.05
+_RECORD_DEADLINE_S = 1.0
+_PREPARE_DEADLINE_S = 60.0
+
+
+class StreamRunner:
+    """Asks what is due and notes what became of it.
+
+    Args:
+        clients: site → the load client in its access namespace.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        tenants: Sequence[Tenant],
+        clients: dict[str, StreamClient],
+        moments: Moments,
+    ) -> None:
+        workload = stage.scenario.workload
+        assert isinstance(workload, Stream), "drills are streams"
+        self._stage = stage
+        self._workload = workload
+        self._tenants = tenants
+        self._clients = clients
+        self._moments = moments
+
+    async def prepare(self, number: int, tenant: int, site: str, tokens: list[int]) -> None:
+        """Have a provider compute, store and publish one prefix.
+
+        Raises:
+            RunError: it could not; a drill does not begin with half of what it needs.
+        """
+        request_id = f"prepare-{site}-{tenant}-{number}"
+        question = self._question(request_id, tenant, site, tokens, 1, _PREPARE_DEADLINE_S)
+        reply = await self._clients[site].ask(question)
+        if reply.error is not None:
+            raise RunError(f"site {site} could not prepare prefix {number}: {reply.error}")
+
+    async def run(self, start_ns: int, due: Sequence[Due]) -> None:
+        """Send every request at its time and return when all have ended.
+
+        Raises:
+            RunError: a load client ended, or gave no reply.
+        """
+        asking: list[asyncio.Task[None]] = []
+        try:
+            for one in due:
+                await wait_until_ns(start_ns + one.due_ns)
+                asking.append(asyncio.ensure_future(self._one(one)))
+            await asyncio.gather(*asking)
+        finally:
+            for task in asking:
+                task.cancel()
+
+    async def _one(self, due: Due) -> None:
+        stage, request_id = self._stage, f"r{due.number}"
+        if self._workload.cold == "forget" and stage.is_up(due.site):
+            await self._forget(due.site)
+        deadline_s = self._workload.deadline + WAY_S
+        tenant = self._tenants[due.tenant].name
+        sent_ns = now_ns()
+        stage.note(
+            "request",
+            due.site,
+            sent_ns,
+            request_id=request_id,
+            tenant=tenant,
+            prompt=due.prompt,
+            due_ns=due.due_ns,
+            deadline_ns=sent_ns + round(deadline_s * NS_PER_S),
+            prompt_tokens=len(due.tokens),
+        )
+        self._moments.count_sent()
+        question = self._question(
+            request_id,
+            due.tenant,
+            due.site,
+            due.tokens,
+            self._workload.output_tokens,
+            deadline_s + _PATIENCE_S,
+        )
+        reply = await self._clients[due.site].ask(question)
+        if reply.gave_up:
+            waited_ns = reply.done_ns - sent_ns
+            stage.note("unanswered", due.site, request_id=request_id, waited_ns=waited_ns)
+        else:
+            record = await self._record(due.site, request_id)
+            fields = _answer(reply, record)
+            stage.note("answer", due.site, request_id=request_id, tenant=tenant, **fields)
+        self._moments.count_done()
+        stage.progress("request", request_id=request_id, error=reply.error, warmup=False)
+
+    async def _forget(self, site: str) -> None:
+        try:
+            await self._stage.control(site).post(
+                "/drop", _FORGET_DEADLINE_S, tiers=["device", "dram"], tell=False
+            )
+        except RunError as error:
+            self._stage.note("not-forgotten", site, said=error.message)
+
+    async def _record(self, site: str, request_id: str) -> RequestRecord | None:
+        """The serving site's word on it; None when that life of it has none."""
+        try:
+            path = f"/requests/{request_id}"
+            data = (await self._stage.control(site).get(path, _RECORD_DEADLINE_S))["record"]
+        except RunError as error:
+            self._stage.note("no-record", site, request_id=request_id, said=error.message)
+            return None
+        if data is None:
+            return None
+        data.pop("source")
+        return RequestRecord(**data)
+
+    def _question(
+        self,
+        request_id: str,
+        tenant: int,
+        site: str,
+        tokens: list[int],
+        max_tokens: int,
+        patience_s: float,
+    ) -> Question:
+        return Question(
+            request_id,
+            f"http://{self._stage.lab.address(site)}:{API_PORT}/v1/completions",
+            self._tenants[tenant].api_key,
+            self._stage.scenario.deployment.model,
+            tokens,
+            max_tokens,
+            patience_s,
+        )
+
+
+def _answer(reply: Reply, record: RequestRecord | None) -> dict[str, Any]:
+    """An ``answer`` event: the client's stamps and words, the site's counts."""
+    status = "ok" if reply.error is None else "error"
+    if reply.status is not None and reply.status != 200:
+        status = "refused"
+    fields: dict[str, Any] = {
+        "status": status,
+        "error": reply.error or "",
+        "text": reply.text,
+        "sent_ns": reply.sent_ns,
+        "first_ns": reply.first_ns,
+        "done_ns": reply.done_ns,
+        "ttft_ns": None if reply.first_ns is None else reply.first_ns - reply.sent_ns,
+        "output_ids": None,
+        "cached_tokens": 0,
+        "source": "none",
+        "chunks_remote": 0,
+        "chunks_local": 0,
+        "wire_bytes": 0,
+        "misses": {},
+        "spans": None,
+    }
+    if record is None:
+        return fields
+    if reply.first_ns is not None and record.prefilled_ns > 0:
+        fields["spans"] = record.spans_ns(reply.sent_ns, reply.first_ns)
+    return fields | {
+        "output_ids": record.output_ids,
+        "cached_tokens": record.cached_tokens,
+        "source": record.source,
+        "chunks_remote": record.chunks_remote,
+        "chunks_local": record.chunks_local,
+        "wire_bytes": record.wire_bytes,
+        "misses": dict(record.misses),
+    }
