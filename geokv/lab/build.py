@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from geokv.errors import ConfigError, LabError
 from geokv.lab import wiring
 from geokv.lab.capabilities import NEEDED, require
+from geokv.lab.disturb import disturbed
 from geokv.lab.enter import new_netns
 from geokv.lab.hosts import SiteHost, require_mininet_tools
 from geokv.lab.journal import Journal
@@ -166,6 +167,20 @@ class Lab:
         fibre = self._netlinks["fibre", link]
         return read_netem(fibre, wiring.port(plan.b)), read_netem(fibre, wiring.port(plan.a))
 
+    def site_netlink(self, site: str) -> Netlink:
+        """Netlink in a site's namespace."""
+        self._known_site(site)
+        return self._netlinks["site", site]
+
+    def fibre_netlink(self, link: str) -> Netlink:
+        """Netlink in a link's middle namespace.
+
+        Raises:
+            LabError: the lab is closed.
+        """
+        self.fibre_netns(link)
+        return self._netlinks["fibre", link]
+
     # Live change
 
     def change(self, link: str, **changes: Any) -> LinkPlan:
@@ -179,7 +194,37 @@ class Lab:
             LabError: the kernel refused.
         """
         self.link_plan(link)
-        old, new = self.plan, self.plan.replan(link, **changes)
+        self._become(self.plan.replan(link, **changes))
+        return self.plan.links[link]
+
+    def disturb(self, link: str, **changes: Any) -> LinkPlan:
+        """Change a fibre as a fault does: hosts, routes and queues are not told.
+
+        Raises:
+            ConfigError: refused, with its path, or not a property of the fibre.
+            LabError: the kernel refused.
+        """
+        self.link_plan(link)
+        self._become(disturbed(self.plan, link, **changes))
+        return self.plan.links[link]
+
+    def reroute(self, avoid: frozenset[str]) -> int:
+        """Move the routes clear of some links where there is another way; back for none.
+
+        Returns:
+            How many routes of sites to other sites changed.
+
+        Raises:
+            ConfigError: no such link.
+            LabError: the kernel refused.
+        """
+        for link in sorted(avoid):
+            self.link_plan(link)
+        return self._become(self.plan.around(avoid))
+
+    def _become(self, new: LabPlan) -> int:
+        """Set what differs from the plan so far; how many routes that was."""
+        old, moved = self.plan, 0
         for site in new.sites:
             if new.tcp[site] != old.tcp[site]:
                 self._set_tcp(new, site)
@@ -187,9 +232,9 @@ class Lab:
             if planned != old.links[name]:
                 self._set_link(planned, old.links[name])
         for site in new.sites:
-            self._set_routes(new, site, old)
+            moved += self._set_routes(new, site, old)
         self.plan = new
-        return new.links[link]
+        return moved
 
     # Building
 
@@ -284,9 +329,10 @@ class Lab:
         prepare_namespace(self.netns(site), plan.tcp[site], forward=True)
         prepare_namespace(self._path("access", site), plan.tcp[site], forward=False)
 
-    def _set_routes(self, plan: LabPlan, site: str, old: LabPlan | None) -> None:
-        """Routes to every other site, or only those that differ from the old plan's."""
+    def _set_routes(self, plan: LabPlan, site: str, old: LabPlan | None) -> int:
+        """Routes to every other site, or only those that differ from the old plan's: how many."""
         here = self._netlinks["site", site]
+        moved = 0
         for goal in plan.routes[site]:
             hop = _next_hop(plan, site, goal)
             if old is not None and hop == _next_hop(old, site, goal):
@@ -300,6 +346,8 @@ class Lab:
                 mtu=hop.mtu,
                 congestion=hop.congestion,
             )
+            moved += 1
+        return moved
 
     def _access_mtu(self, site: str) -> int:
         mtus = [link.mtu for name, link in self.plan.links.items() if site in ends(name)]

@@ -69,9 +69,9 @@ def encode(settings: NetemSettings) -> bytes:
             settings.duplicate_u32,
             min(U32, settings.jitter_ns // _TICK_NS),
         ),
-        _attribute(_LATENCY64, struct.pack("=q", settings.delay_ns)),
-        _attribute(_JITTER64, struct.pack("=q", settings.jitter_ns)),
-        _attribute(
+        attribute(_LATENCY64, struct.pack("=q", settings.delay_ns)),
+        attribute(_JITTER64, struct.pack("=q", settings.jitter_ns)),
+        attribute(
             _CORR,
             struct.pack(
                 "=III",
@@ -80,25 +80,25 @@ def encode(settings: NetemSettings) -> bytes:
                 settings.duplicate_correlation_u32,
             ),
         ),
-        _attribute(
+        attribute(
             _REORDER,
             struct.pack("=II", settings.reorder_u32, settings.reorder_correlation_u32),
         ),
-        _attribute(
+        attribute(
             _CORRUPT,
             struct.pack("=II", settings.corrupt_u32, settings.corrupt_correlation_u32),
         ),
-        _attribute(_RATE, struct.pack("=IiIi", min(U32, rate_bytes), 0, 0, 0)),
-        _attribute(_RATE64, struct.pack("=Q", rate_bytes)),
-        _attribute(_PRNG_SEED, struct.pack("=Q", settings.seed)),
+        attribute(_RATE, struct.pack("=IiIi", min(U32, rate_bytes), 0, 0, 0)),
+        attribute(_RATE64, struct.pack("=Q", rate_bytes)),
+        attribute(_PRNG_SEED, struct.pack("=Q", settings.seed)),
     ]
     chain = settings.loss_chain
     if isinstance(chain, GilbertElliottU32):
         body = struct.pack("=IIII", chain.p, chain.r, chain.h, chain.k1)
-        parts.append(_attribute(_LOSS, _attribute(_LOSS_GE, body)))
+        parts.append(attribute(_LOSS, attribute(_LOSS_GE, body)))
     elif chain is not None:
         body = struct.pack("=IIIII", chain.p13, chain.p31, chain.p32, chain.p14, chain.p23)
-        parts.append(_attribute(_LOSS, _attribute(_LOSS_GI, body)))
+        parts.append(attribute(_LOSS, attribute(_LOSS_GI, body)))
     return b"".join(parts)
 
 
@@ -119,7 +119,7 @@ def decode(options: bytes) -> NetemSettings:
         "reorder_gap": gap,
         "duplicate_u32": duplicate,
     }
-    for kind, body in _attributes(options[_QOPT.size :]):
+    for kind, body in attributes(options[_QOPT.size :]):
         if kind == _LATENCY64:
             (values["delay_ns"],) = struct.unpack_from("=q", body)
         elif kind == _JITTER64:
@@ -147,7 +147,7 @@ def decode(options: bytes) -> NetemSettings:
         elif kind == _PRNG_SEED:
             (values["seed"],) = struct.unpack_from("=Q", body)
         elif kind == _LOSS:
-            for model, chain in _attributes(body):
+            for model, chain in attributes(body):
                 if model == _LOSS_GE:
                     values["loss_chain"] = GilbertElliottU32(*struct.unpack_from("=IIII", chain))
                 elif model == _LOSS_GI:
@@ -217,16 +217,21 @@ def read_netem(link: Netlink, interface: str) -> QdiscState:
     raise LabError(f"interface {interface} has no netem")
 
 
-def _attribute(kind: int, body: bytes) -> bytes:
+def attribute(kind: int, body: bytes) -> bytes:
     """One netlink attribute: length, type, body, padding to four bytes."""
     return struct.pack("=HH", 4 + len(body), kind) + body + b"\0" * (-len(body) % 4)
 
 
-def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Type and body of each netlink attribute.
+
+    Raises:
+        LabError: one is cut short.
+    """
     offset = 0
     while offset + 4 <= len(data):
         length, kind = struct.unpack_from("=HH", data, offset)
         if length < 4 or offset + length > len(data):
-            raise LabError(f"netem options are cut short at byte {offset}")
+            raise LabError(f"netlink attributes are cut short at byte {offset}")
         yield kind & 0x3FFF, data[offset + 4 : offset + length]
         offset += (length + 3) & ~3

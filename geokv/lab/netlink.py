@@ -198,6 +198,13 @@ class Netlink:
                     raise LabError(f"interface {name} is still down after {deadline_s:g} s")
                 time.sleep(0.001)
 
+    def carrier(self, name: str) -> bool:
+        """Whether an interface that is up sees the other end of its cable."""
+        message = ifinfmsg()
+        message["index"] = self.index(name)
+        reply = self.request(message, GETLINK, 0, f"interface {name}")[0]
+        return bool(reply["flags"] & _UP) and bool(reply.get_attr("IFLA_CARRIER"))
+
     def delete_link(self, name: str) -> None:
         """Remove an interface (and its peer)."""
         message = ifinfmsg()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,6 +34,8 @@ TCP_BYTES = 20 + 12
 _LARGEST_BUFFER = 2**31 - 1
 _INITIAL_FLOOR = 2**20
 _LIMIT_FLOOR = 1000
+_ROUTER_FLOOR = 40
+"""Packets of a ``router`` queue at the least: what a check's train of full frames needs."""
 _LIMIT_TOP = 2**31 - 1
 
 
@@ -47,7 +49,8 @@ class LinkPlan:
         payload_rate_bps: TCP payload left of ``rate_bps`` after Ethernet, IP and TCP headers.
         bdp_bytes: bandwidth-delay product of the line.
         offloads: whether segmentation offloads stay on (off when single packets matter).
-        protection_ns: from a cut to the moved route.
+        protection_ns: from the loss of its light to the moved routes; None is never.
+        revertive: whether the routes come back with the light.
     """
 
     link: str
@@ -66,7 +69,8 @@ class LinkPlan:
     mtu: int
     tcp: TcpSettings
     offloads: bool
-    protection_ns: int
+    protection_ns: int | None
+    revertive: bool
 
     @property
     def mean_loss(self) -> float:
@@ -108,6 +112,9 @@ class LabPlan:
         links: by link id.
         routes: ``routes[a][b]`` is the least-km path from a to b.
         tcp: per site, wide enough for every path from it.
+        avoid: links that no route takes unless it has no other way.
+        set_up: by link, what its hosts and routers were set up for while a fault makes its
+            fibre another (``disturb.py``).
     """
 
     topology: Topology
@@ -117,6 +124,8 @@ class LabPlan:
     links: dict[str, LinkPlan]
     routes: dict[str, dict[str, PathPlan]]
     tcp: dict[str, TcpSettings]
+    avoid: frozenset[str] = frozenset()
+    set_up: dict[str, tuple[Link, LinkPlan]] = field(default_factory=dict)
 
     def path(self, a: str, b: str) -> PathPlan:
         """The path from a to b.
@@ -137,7 +146,19 @@ class LabPlan:
         Raises:
             ConfigError: the change is refused, with its path.
         """
-        return compile_plan(self.topology.with_link(link, **changes), self.byte_scale, self.seed)
+        return compile_plan(
+            self.topology.with_link(link, **changes), self.byte_scale, self.seed, self.avoid
+        )
+
+    def around(self, avoid: frozenset[str]) -> LabPlan:
+        """This plan with its routes clear of some links, and nothing else changed.
+
+        Sites that only those links join keep the path they would have without a word of this.
+        """
+        links = self.topology.links | {name: drawn for name, (drawn, _) in self.set_up.items()}
+        drawn = self.topology.model_copy(update={"links": links})
+        other = compile_plan(drawn, self.byte_scale, self.seed, avoid)
+        return replace(self, routes=other.routes, avoid=avoid)
 
     @cached_property
     def record(self) -> dict[str, Any]:
@@ -160,12 +181,18 @@ def wire_time_ns(size_bytes: int, rate_bps: int) -> int:
     return size_bytes * 8 * NS_PER_S // rate_bps if rate_bps else 0
 
 
-def compile_plan(topology: Topology, byte_scale: int = 4, seed: int = 0) -> LabPlan:
+def compile_plan(
+    topology: Topology,
+    byte_scale: int = 4,
+    seed: int = 0,
+    avoid: frozenset[str] = frozenset(),
+) -> LabPlan:
     """Compile a topology.
 
     Args:
         byte_scale: S; line rates are divided by it.
         seed: of every random stream of the network; each direction of each link has its own.
+        avoid: links that no route takes unless it has no other way.
 
     Raises:
         ConfigError: a value that cannot be emulated, with its path.
@@ -178,7 +205,10 @@ def compile_plan(topology: Topology, byte_scale: int = 4, seed: int = 0) -> LabP
     links = {
         name: _link(name, topology.links[name], line, tcp, seed) for name, line in lines.items()
     }
-    return LabPlan(topology, byte_scale, seed, tuple(topology.sites), links, routes, tcp)
+    if avoid:  # the windows are those of the network when it is whole
+        clear = _routes(topology, lines, avoid)
+        routes = {site: {**routes[site], **clear[site]} for site in routes}
+    return LabPlan(topology, byte_scale, seed, tuple(topology.sites), links, routes, tcp, avoid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +234,7 @@ def _line(name: str, link: Link, byte_scale: int) -> _Line:
             f"links.{name}.rate: {link.rate} bit/s leave nothing at byte scale {byte_scale}"
         )
     glass_ns = link.km * profile.us_per_km.value * 1000 * detour
-    delay_ns = round(glass_ns + profile.equipment.value * NS_PER_S)
+    delay_ns = round(glass_ns + (profile.equipment.value + link.extra_delay) * NS_PER_S)
     jitter_ns = round(jitter_s * NS_PER_S)
     if jitter_ns > delay_ns:
         raise ConfigError(
@@ -223,8 +253,11 @@ def _line(name: str, link: Link, byte_scale: int) -> _Line:
     )
 
 
-def _routes(topology: Topology, lines: dict[str, _Line]) -> dict[str, dict[str, PathPlan]]:
+def _routes(
+    topology: Topology, lines: dict[str, _Line], avoid: frozenset[str] = frozenset()
+) -> dict[str, dict[str, PathPlan]]:
     graph = topology.graph()
+    graph.remove_edges_from([ends(name) for name in avoid])
     for _, _, edge in graph.edges(data=True):
         edge["weight"] = edge["km"] + _tie_break(edge["link"])
     routes: dict[str, dict[str, PathPlan]] = {site: {} for site in topology.sites}
@@ -298,11 +331,8 @@ def _link(name: str, link: Link, line: _Line, tcp: dict[str, TcpSettings], seed:
     a, b = ends(name)
     rtt_ns = 2 * line.delay_ns
     bdp_bytes = bdp(line.rate_bps, rtt_ns)
-    in_flight = bdp_bytes * max(2.0, line.profile.queue_bdps.value)
-    if line.profile.queue.value == "lossless":
-        window = max(tcp[a].wmem_bytes[2], tcp[b].wmem_bytes[2])
-        in_flight = max(in_flight, bdp_bytes + line.profile.queue_windows.value * window)
-    limit = min(_LIMIT_TOP, max(_LIMIT_FLOOR, -(-int(in_flight) // line.mtu)))
+    router = line.profile.queue.value == "router"
+    limit = _queue(line, bdp_bytes, max(tcp[a].wmem_bytes[2], tcp[b].wmem_bytes[2]))
     loss_share, chain = _loss(link, line.profile)
 
     def direction(arrow: str) -> NetemSettings:
@@ -338,9 +368,29 @@ def _link(name: str, link: Link, line: _Line, tcp: dict[str, TcpSettings], seed:
         bdp_bytes=bdp_bytes,
         mtu=line.mtu,
         tcp=_tcp(line.congestion, window, link.idle_restart),
-        offloads=not forward.disturbs,
-        protection_ns=round(line.profile.protection_time.value * NS_PER_S),
+        offloads=not forward.disturbs and not router,
+        protection_ns=_protection_ns(link, line.profile),
+        revertive=link.revertive,
     )
+
+
+def _queue(line: _Line, bdp_bytes: int, window_bytes: int) -> int:
+    """Packets of one direction's queue; netem counts what is on its way too."""
+    if line.profile.queue.value == "router":
+        # Half a product is on its way in one direction.
+        held = bdp_bytes * (0.5 + line.profile.queue_bdps.value)
+        return max(_ROUTER_FLOOR, -(-int(held) // line.mtu))
+    held = bdp_bytes * max(2.0, line.profile.queue_bdps.value)
+    if line.profile.queue.value == "lossless":
+        held = max(held, bdp_bytes + line.profile.queue_windows.value * window_bytes)
+    return min(_LIMIT_TOP, max(_LIMIT_FLOOR, -(-int(held) // line.mtu)))
+
+
+def _protection_ns(link: Link, profile: Profile) -> int | None:
+    if link.protection == "never":
+        return None
+    value = profile.protection_time.value if link.protection is None else link.protection
+    return round(value * NS_PER_S)
 
 
 def _loss(link: Link, profile: Profile) -> tuple[float, GilbertElliottU32 | None]:

@@ -19,7 +19,7 @@ from geokv.units import Fraction, Rate, Seconds, Size
 
 Value = TypeVar("Value")
 Congestion = Literal["cubic", "bbr", "dctcp", "reno"]
-QueueRule = Literal["lossless", "bdp"]
+QueueRule = Literal["lossless", "bdp", "router"]
 
 
 class Sourced(Strict, Generic[Value]):
@@ -43,7 +43,9 @@ class Profile(Strict):
         window_floor: and never less than this, bytes.
         protection_time: from a cut to the moved route, seconds.
         queue: ``lossless`` holds the sum of ``queue_windows`` full TCP windows (a circuit, whose
-            senders are held back rather than dropped); ``bdp`` holds ``queue_bdps`` products.
+            senders are held back rather than dropped); ``bdp`` holds ``queue_bdps`` products and
+            never fewer than 1000 packets; ``router`` holds ``queue_bdps`` products beside what is
+            on its way, at any rate.
     """
 
     title: str

@@ -57,6 +57,8 @@ class GilbertElliott(Strict):
         return bad * self.loss_in_bad + (1 - bad) * self.loss_in_good
 
 
+Protection = Annotated[Seconds, Field(ge=0, le=86_400)] | Literal["never"]
+
 LossModel = Annotated[RandomLoss | GilbertElliott, Field(discriminator="kind")]
 
 
@@ -70,11 +72,15 @@ class Link(Strict):
         detour: fibre length over ``km``.
         loss: share of packets lost at random.
         jitter: half-width of the uniform spread of the one-way delay, seconds.
+        extra_delay: added to the one-way delay that ``km`` and profile give, seconds.
         corrupt, reorder, duplicate: shares of packets.
         mtu: bytes of an IP packet.
         congestion: TCP congestion control on routes whose first link is this one.
         idle_restart: connections of the sites at its ends forget their window in a pause longer
             than their retransmission timeout (RFC 5681 §4.1, Linux's default).
+        protection: from the loss of its light to the moved routes, seconds; ``never`` leaves
+            them where they are.
+        revertive: routes come back when the light does.
     """
 
     km: float = Field(ge=0, le=HALF_EARTH_KM, allow_inf_nan=False)
@@ -84,12 +90,15 @@ class Link(Strict):
     loss: Fraction | None = Field(default=None, ge=0, le=1)
     loss_model: LossModel | None = None
     jitter: Seconds | None = Field(default=None, ge=0, le=2)
+    extra_delay: Seconds = Field(default=0.0, ge=0, le=10)
     corrupt: Fraction = Field(default=0.0, ge=0, le=1)
     reorder: Fraction = Field(default=0.0, ge=0, lt=1)
     duplicate: Fraction = Field(default=0.0, ge=0, le=1)
     mtu: int | None = Field(default=None, ge=576, le=65535)
     congestion: Congestion | None = None
     idle_restart: bool = False
+    protection: Protection | None = None
+    revertive: bool = True
 
     @field_validator("kind")
     @classmethod

@@ -105,7 +105,7 @@ def test_check_is_cheap_and_repeatable(lab):
     assert json.loads(json.dumps(first.record()))["ok"] is True
 
 
-@pytest.mark.parametrize("kind", ["lan", "leased", "ip-wan", "internet"])
+@pytest.mark.parametrize("kind", ["lan", "leased", "ip-wan", "ip-shared", "internet"])
 def test_every_profile_passes_its_own_check(lab, kind):
     lab.change("a-b", km=0 if kind == "lan" else 50, kind=kind)
     found = check_link(lab, "a-b", quick=False)

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geokv.errors import ConfigError
+from geokv.lab.disturb import disturbed
 from geokv.lab.plan import bdp, compile_plan, payload_rate, wire_time_ns
 from geokv.lab.settings import U32, GilbertElliottU32, share_u32
 from geokv.lab.topology import load_topology
@@ -111,6 +112,67 @@ def test_routes_take_the_fewest_km():
     # a to e is 100 km direct and 160 km the other way round
     changed = plan.replan("e-a", km=200)
     assert changed.path("a", "e").sites == ("a", "b", "c", "d", "e")
+
+
+def test_a_link_says_how_it_is_protected():
+    assert pair().revertive
+    assert pair(protection="1s", revertive=False).protection_ns == 1_000_000_000
+    assert not pair(protection="1s", revertive=False).revertive
+    assert pair(protection=0).protection_ns == 0
+    assert pair(protection="never").protection_ns is None
+    for wrong in (-1, "soon"):
+        with pytest.raises(ConfigError, match=r"links\.a-b\.protection"):
+            pair(protection=wrong)
+
+
+def test_extra_delay_is_one_way_and_beside_the_distance():
+    assert pair(extra_delay="2ms").delay_ns == 2_500_000
+    assert pair(kind="leased", detour=1, extra_delay="1us").delay_ns == 500_000 + 51_000
+
+
+@pytest.mark.parametrize("scale", [1, 4, 16])
+def test_a_routers_queue_is_as_long_in_time_at_every_rate(scale):
+    link = pair(scale, kind="ip-shared", rate="100G")
+    assert not link.offloads
+    in_queue = link.forward.limit_packets * link.mtu - link.bdp_bytes / 2
+    assert in_queue * 8 / link.rate_bps == pytest.approx(link.rtt_ns / 1e9, rel=0.02)
+    assert pair(scale, kind="ip-shared", rate="100M").forward.limit_packets == 40
+
+
+def test_routes_around_a_link_and_back():
+    plan = compile_plan(load_topology("metro-ring"))
+    clear = plan.around(frozenset({"a-b"}))
+    assert clear.path("a", "b").sites == ("a", "e", "d", "c", "b")
+    assert clear.path("c", "d") == plan.path("c", "d")
+    assert clear.tcp == plan.tcp and clear.links == plan.links
+    # a change meanwhile does not lead anybody back onto it, nor widen windows for the long way
+    changed = clear.replan("c-d", km=51)
+    assert changed.path("a", "b").sites == ("a", "e", "d", "c", "b")
+    assert changed.tcp == plan.replan("c-d", km=51).tcp
+    assert clear.around(frozenset()) == plan
+    # with both ways dark everybody is told what would be right if there were light
+    assert plan.around(frozenset({"a-b", "e-a"})).path("a", "b") == plan.path("a", "b")
+
+
+def test_a_disturbed_fibre_leaves_hosts_routes_and_other_links_alone():
+    plan = compile_plan(load_topology("metro-ring"))
+    longer = disturbed(plan, "e-a", km=400, rate="10G", loss=0.01)
+    link, was = longer.links["e-a"], plan.links["e-a"]
+    assert (link.rtt_ns, link.rate_bps) == (4_000_000, 2_500_000_000)
+    assert (link.tcp, link.mtu) == (was.tcp, was.mtu)
+    assert longer.tcp == plan.tcp and longer.routes == plan.routes
+    on_its_way = -(-2_500_000_000 * 1_500_000 // (8 * 10**9 * 9000))
+    assert link.forward.limit_packets == was.forward.limit_packets + on_its_way
+    assert {name for name in plan.links if plan.links[name] != longer.links[name]} == {"e-a"}
+    twice = disturbed(longer, "e-a", jitter="5us")
+    assert twice.links["e-a"].forward.limit_packets == link.forward.limit_packets
+    # a controller that moves routes meanwhile goes by the distances it knows
+    assert twice.around(frozenset({"a-b"})).path("a", "b") == plan.around(
+        frozenset({"a-b"})
+    ).path("a", "b")
+    assert twice.around(frozenset()).routes == plan.routes
+    back = disturbed(disturbed(twice, "e-a", km=100, jitter=None), "e-a", rate=None, loss=None)
+    assert back == plan
 
 
 def test_path_takes_the_narrowest_link():

@@ -103,7 +103,7 @@ def test_with_link_keeps_the_rest_and_checks_the_new_value():
 
 
 def test_profiles_carry_a_source_for_each_number():
-    assert known_profiles() == ("apn", "internet", "ip-wan", "lan", "leased")
+    assert known_profiles() == ("apn", "internet", "ip-shared", "ip-wan", "lan", "leased")
     for name in known_profiles():
         profile = load_profile(name)
         for field in type(profile).model_fields:

@@ -1,0 +1,231 @@
+"""Looking at a way through the lab from outside, without holding up the event loop.
+
+One packet of 64 bytes at a time, from end to end: over one link and no other (raw frames), or
+between two sites' own addresses by whatever route holds (datagrams). A sight says when a way
+began to carry and when it ceased to, to a millisecond, for 64 bytes a look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+from geokv.clock import now_ns
+from geokv.errors import LabError
+from geokv.lab import wiring
+from geokv.lab.build import Lab
+from geokv.lab.enter import in_netns
+from geokv.lab.probe import ETHERTYPE, SMALL_FRAME_BYTES
+from geokv.units import NS_PER_S
+
+LOOK_EVERY_S = 0.001
+_SLACK_S = 0.002
+"""Beyond the way's own delay; the event loop's timers round up to a millisecond."""
+
+_STAMP = struct.Struct("=8sI")
+_HEADERS = 14
+_IP_AND_UDP_BYTES = 28
+
+
+class Crossing(NamedTuple):
+    """One packet that came through: when it was sent, and when it came."""
+
+    sent_ns: int
+    came_ns: int
+
+
+class Sight(ABC):
+    """Sockets at both ends of a way; use as a context manager.
+
+    Attributes:
+        packets, sent_bytes: what all looks together put on the way.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.packets = self.sent_bytes = 0
+        self._nonce = os.urandom(8)
+        self._sockets: list[socket.socket] = []
+
+    def __enter__(self) -> Sight:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the sockets."""
+        for end in self._sockets:
+            end.close()
+
+    async def crosses(self, end: int = 0, wait_s: float | None = None) -> Crossing | None:
+        """Send one packet from an end to the other; None when it did not come.
+
+        Args:
+            wait_s: how long to wait; the way's own delay and 2 ms by default, which on a busy
+                way is shorter than its queue.
+        """
+        number = self.packets
+        self.packets += 1
+        sent_ns = now_ns()
+        try:
+            self._sockets[end].send(self._packet(end, number))
+        except OSError:
+            return None  # no carrier, or no route: as lost as any other
+        self.sent_bytes += SMALL_FRAME_BYTES
+        wait = self._delay_ns() / NS_PER_S + _SLACK_S if wait_s is None else wait_s
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait):
+                return Crossing(sent_ns, await self._arrival(1 - end, number))
+        return None
+
+    async def round_trip_ns(self, looks: int = 3) -> int | None:
+        """Shortest of a few round trips; None when one packet was lost."""
+        best: int | None = None
+        for _ in range(looks):
+            there = await self.crosses(0)
+            back = await self.crosses(1) if there else None
+            if there is None or back is None:
+                return None
+            trip = there.came_ns - there.sent_ns + back.came_ns - back.sent_ns
+            best = trip if best is None else min(best, trip)
+        return best
+
+    async def until_open(self, end: int = 0, *, deadline_s: float) -> Crossing:
+        """Look until a packet comes through.
+
+        Returns:
+            The first that did: the way carried when it was sent.
+
+        Raises:
+            LabError: none did by the deadline.
+        """
+        until = now_ns() + round(deadline_s * NS_PER_S)
+        while now_ns() < until:
+            if (crossing := await self.crosses(end)) is not None:
+                return crossing
+            await asyncio.sleep(LOOK_EVERY_S)
+        raise LabError(f"{self.what}: nothing comes through, after {deadline_s:g} s of looking")
+
+    async def until_shut(self, end: int = 0, *, looks: int = 3, deadline_s: float) -> int:
+        """Look until some packets in a row are lost.
+
+        Returns:
+            When the first of them was sent.
+
+        Raises:
+            LabError: packets still come through at the deadline.
+        """
+        until = now_ns() + round(deadline_s * NS_PER_S)
+        lost: list[int] = []
+        while now_ns() < until:
+            sent_ns = now_ns()
+            if await self.crosses(end) is not None:
+                lost.clear()
+            else:
+                lost.append(sent_ns)
+                if len(lost) == looks:
+                    return lost[0]
+            await asyncio.sleep(LOOK_EVERY_S)
+        raise LabError(f"{self.what}: packets still come through after {deadline_s:g} s")
+
+    async def _arrival(self, end: int, number: int) -> int:
+        loop = asyncio.get_running_loop()
+        while True:
+            data = await loop.sock_recv(self._sockets[end], 65535)
+            stamp = now_ns()
+            if self._stamp(data) == (self._nonce, number):
+                return stamp
+
+    @abstractmethod
+    def _delay_ns(self) -> int:
+        """The longest that a packet is on an idle way."""
+
+    @abstractmethod
+    def _packet(self, end: int, number: int) -> bytes: ...
+
+    @abstractmethod
+    def _stamp(self, data: bytes) -> tuple[bytes, int] | None: ...
+
+
+class LinkSight(Sight):
+    """Over one link, whatever the routes say: end 0 is its side a."""
+
+    def __init__(self, lab: Lab, link: str) -> None:
+        super().__init__(f"link {link}")
+        plan = lab.link_plan(link)
+        self._lab, self._link = lab, link
+        macs = [bytes.fromhex(mac.replace(":", "")) for mac in lab.wiring.links[link].macs]
+        kind = struct.pack("!H", ETHERTYPE)
+        self._heads = (macs[1] + macs[0] + kind, macs[0] + macs[1] + kind)
+        try:
+            for site, far in ((plan.a, plan.b), (plan.b, plan.a)):
+                with in_netns(lab.netns(site)):
+                    self._sockets.append(_frames(wiring.to_neighbour(far)))
+        except BaseException:
+            self.close()
+            raise
+
+    def _delay_ns(self) -> int:
+        plan = self._lab.link_plan(self._link)
+        return plan.delay_ns + plan.jitter_ns
+
+    def _packet(self, end: int, number: int) -> bytes:
+        body = _STAMP.pack(self._nonce, number)
+        return (self._heads[end] + body).ljust(SMALL_FRAME_BYTES, b"\0")
+
+    def _stamp(self, data: bytes) -> tuple[bytes, int] | None:
+        if len(data) != SMALL_FRAME_BYTES:
+            return None
+        nonce, number = _STAMP.unpack_from(data, _HEADERS)
+        return nonce, number
+
+
+class PathSight(Sight):
+    """Between two sites' own addresses, by the routes: end 0 is the first site."""
+
+    def __init__(self, lab: Lab, first: str, second: str) -> None:
+        super().__init__(f"{first} to {second}")
+        self._lab = lab
+        try:
+            for site in (first, second):
+                with in_netns(lab.netns(site)):
+                    end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                end.setblocking(False)
+                self._sockets.append(end)
+                end.bind((lab.address(site), 0))
+            names = [end.getsockname() for end in self._sockets]
+            for end, far in zip(self._sockets, reversed(names), strict=True):
+                end.connect(far)
+        except BaseException:
+            self.close()
+            raise
+
+    def _delay_ns(self) -> int:
+        # whatever way the routes take now, it takes no link twice
+        return sum(link.delay_ns + link.jitter_ns for link in self._lab.plan.links.values())
+
+    def _packet(self, end: int, number: int) -> bytes:
+        body = _STAMP.pack(self._nonce, number)
+        return body.ljust(SMALL_FRAME_BYTES - _HEADERS - _IP_AND_UDP_BYTES, b"\0")
+
+    def _stamp(self, data: bytes) -> tuple[bytes, int] | None:
+        if len(data) < _STAMP.size:
+            return None
+        nonce, number = _STAMP.unpack_from(data)
+        return nonce, number
+
+
+def _frames(interface: str) -> socket.socket:
+    try:
+        end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
+    except PermissionError:
+        raise LabError("packet sockets need root", "use --clock virtual, or run as root") from None
+    end.setblocking(False)
+    end.bind((interface, ETHERTYPE))
+    return end
