@@ -167,9 +167,9 @@ def test_a_disturbed_fibre_leaves_hosts_routes_and_other_links_alone():
     twice = disturbed(longer, "e-a", jitter="5us")
     assert twice.links["e-a"].forward.limit_packets == link.forward.limit_packets
     # a controller that moves routes meanwhile goes by the distances it knows
-    assert twice.around(frozenset({"a-b"})).path("a", "b") == plan.around(
-        frozenset({"a-b"})
-    ).path("a", "b")
+    assert twice.around(frozenset({"a-b"})).path("a", "b") == plan.around(frozenset({"a-b"})).path(
+        "a", "b"
+    )
     assert twice.around(frozenset()).routes == plan.routes
     back = disturbed(disturbed(twice, "e-a", km=100, jitter=None), "e-a", rate=None, loss=None)
     assert back == plan
