@@ -38,6 +38,7 @@ _CONNECT_DEADLINE_S = 5.0
 _WAKE_UP_NS = 100_000
 _MOST_SEGMENTS_BYTES = 65_000
 _BUFFER_BYTES = 8 * 2**20
+_kept: list[socket.socket] = []
 
 
 class Counts:
@@ -98,7 +99,9 @@ def run_tcp(flow: dict[str, Any], counts: Counts) -> None:
     out.connect(door.getsockname())
     into, _ = door.accept()
     door.close()
-    # What is unsent when this ends must not go on by itself.
+    # What is unsent when this process ends must not go on by itself, but until then it must:
+    # a socket that Python forgets is closed.
+    _kept.extend((out, into))
     out.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("@ii", 1, 0))
     if flow["rate_bps"]:
         rate = max(1, round(flow["rate_bps"] / 8))

@@ -98,5 +98,5 @@ async def test_the_same_traffic_comes_at_the_same_moments(lab):
 async def test_what_cannot_start_says_why():
     nowhere = Flow("udp", "/nowhere", "/nowhere", "10.0.0.1", "10.0.0.2", 1e6, 1000, 1042)
     traffic = Traffic([nowhere])
-    with pytest.raises(LabError, match="could not start: .*/nowhere"):
+    with pytest.raises(LabError, match=r"could not start: .*/nowhere"):
         await traffic.start()
