@@ -19,6 +19,9 @@ from geokv.vm.kernel import RECIPE, Kernel
 Clock = Literal["virtual", "wall"]
 
 LEAST_MEMORY_BYTES = 256 * 2**20
+ENOUGH_MAPPINGS = 2**20
+"""Pieces in which a guest process of 4 GiB can lie at worst: each page is one for the host."""
+RAISE_MAPPINGS = f"sysctl -w vm.max_map_count={ENOUGH_MAPPINGS} as root on the host"
 _START_OF_TIME_S = 1_767_225_600
 """2026-01-01 00:00 UTC. Every virtual run starts at the same instant."""
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 from geokv.errors import GeokvError
 from geokv.units import show_size
-from geokv.vm.boot import memory_folder, missing_tools
+from geokv.vm.boot import ENOUGH_MAPPINGS, RAISE_MAPPINGS, memory_folder, missing_tools
 from geokv.vm.job import Job
 from geokv.vm.kernel import find_kernel, source_archive
 from geokv.vm.place import host_has_netem, in_vm
@@ -73,6 +73,7 @@ def diagnose() -> Diagnosis:
     looks: list[Callable[[], list[Finding]]] = [
         _processor,
         _memory,
+        _mappings,
         _user,
         _tools,
         _packages,
@@ -127,6 +128,18 @@ def _memory() -> list[Finding]:
     except GeokvError as error:
         found.append(Finding("VM memory", "missing", error.message, error.hint))
     return found
+
+
+def _mappings(limit_file: Path = Path("/proc/sys/vm/max_map_count")) -> list[Finding]:
+    """The host maps each page of a guest process by itself where neighbours are not neighbours
+    in the guest's memory, and kills the process that would have more pieces than it allows."""
+    limit = int(limit_file.read_text())
+    few = limit < ENOUGH_MAPPINGS
+    said = f"{limit:,} pieces of memory for a guest process (vm.max_map_count)"
+    if few:
+        said += "; one of much scattered memory is killed for more"
+    hint = f"{RAISE_MAPPINGS}, if runs of many sites or full size end so"
+    return [Finding("mappings", "note" if few else "ok", said, hint, needed=False)]
 
 
 def _user() -> list[Finding]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from geokv.errors import VmError
-from geokv.vm.boot import link_into
+from geokv.vm.boot import RAISE_MAPPINGS, link_into
 from geokv.vm.bytecode import compile_package
 from geokv.vm.job import Job, Outcome
 from geokv.vm.place import Place
@@ -130,7 +130,7 @@ class _Running:
             raise VmError(
                 "a process in the VM was killed: the host maps its memory piece by piece, and "
                 f"would not map another one (vm.max_map_count)\n{self._tail()}",
-                "sysctl -w vm.max_map_count=1048576 as root on the host, or run less in one VM",
+                f"{RAISE_MAPPINGS}, or run less in one VM",
             )
         if status is not None:
             return Outcome(status, self._read("stderr"))

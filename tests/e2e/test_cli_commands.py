@@ -41,7 +41,7 @@ def test_doctor_json(geokv: Geokv, vm: None) -> None:
     assert found["ok"] is True
     assert done.returncode == 0
     names = {one["name"] for one in found["findings"]}
-    assert {"processor", "memory", "tools", "torch", "guest kernel"} <= names
+    assert {"processor", "memory", "mappings", "tools", "torch", "guest kernel"} <= names
     assert "virtual clock" in found["places"]["virtual"]
 
 
