@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 from geokv.cache.layout import ChunkLayout
 from geokv.coordinator.prompts import Prompts, make_prompts
 from geokv.engine.config import ModelConfig
@@ -10,6 +12,7 @@ from geokv.engine.profile import GpuProfile, load_profile
 from geokv.engine.synthetic import synthetic_config
 from geokv.errors import ConfigError, EngineError
 from geokv.scenario import Scenario
+from geokv.scenario.substrate import FOREIGN
 from geokv.scenario.workload import Document
 from geokv.units import show_size
 
@@ -32,16 +35,27 @@ def preflight(scenario: Scenario) -> GpuProfile:
         config = model_config(deployment.model)
     except EngineError as error:
         raise ConfigError(f"deployment.model: {error.message}", error.hint) from None
+    _check_package(scenario)
     _check_cell(scenario, config, profile)
     swept = [path for axis in scenario.sweep for path in axis.paths]
     if all(path.startswith("links.") for path in swept):
         return profile
     for cell in scenario.cells():
         try:
+            _check_package(cell.scenario)
             _check_cell(cell.scenario, config, profile)
         except ConfigError as error:
             raise ConfigError(f"cell {cell.label}: {error.message}", error.hint) from None
     return profile
+
+
+def _check_package(scenario: Scenario) -> None:
+    """A transport that is no part of geokv must be installed."""
+    kind = scenario.cache.substrate.kind
+    if kind in FOREIGN and importlib.util.find_spec(kind) is None:
+        raise ConfigError(
+            f"cache.substrate.kind: {kind} is not installed", f"pip install 'geokv[{kind}]'"
+        )
 
 
 def _check_cell(scenario: Scenario, config: ModelConfig, profile: GpuProfile) -> None:

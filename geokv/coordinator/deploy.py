@@ -15,9 +15,6 @@ from geokv.site.settings import DiskSettings, Peer, SiteSettings, Tenant
 
 API_PORT = 8000
 KV_PORT = 7000
-TENANT = "tenant-0"
-OTHER_TENANT = "tenant-1"
-"""Asks only what control-foreign puts in the first one's place."""
 
 
 def run_secret(scenario: Scenario, purpose: str) -> bytes:
@@ -113,6 +110,9 @@ def site_settings(
             overlap=cache.overlap,
             exact=cache.exact,
             mixed=cache.mixed,
+            substrate=cache.substrate.kind,
+            tenant_caps=_scaled(cache.substrate.tenant_caps or {}, deployment.byte_scale),
+            link_caps=_scaled(cache.substrate.caps_of(name), deployment.byte_scale),
             codec=cache.substrate.codec,
             security=cache.substrate.security,
             streams=cache.substrate.streams,
@@ -122,6 +122,11 @@ def site_settings(
         )
         for name in names
     ]
+
+
+def _scaled(caps: dict[str, int], byte_scale: int) -> dict[str, int]:
+    """Like the rates of links."""
+    return {name: max(1, rate // byte_scale) for name, rate in caps.items()}
 
 
 def _disk(scenario: Scenario, site: str, folder: Path) -> DiskSettings | None:

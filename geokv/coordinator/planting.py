@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from geokv.coordinator.asking import Asker
-from geokv.coordinator.deploy import OTHER_TENANT, TENANT
 from geokv.coordinator.fleet import Fleet, SiteHandle
 from geokv.coordinator.prompts import Prompts
 from geokv.errors import RunError
 from geokv.scenario import Scenario
+from geokv.scenario.tenants import OTHER_TENANT, TENANT
 
 CONTROLS = ("control-foreign", "control-corrupt")
 _FIRST_NUMBER = 8

@@ -28,8 +28,8 @@ class Fetching:
         round_trips: of time in which the line carried none of the payload:
             (time - bytes / payload rate) / RTT. None on a link without one, and where that is no
             more than what headers may take, which are not in it.
-        predicted_ns: the closed form for the median request; None with losses or closed congestion
-            windows, which are not in it.
+        predicted_ns: the closed form for the median request; None with losses, closed congestion
+            windows, rate caps or another engine than ours, which are not in it.
     """
 
     requests: int
@@ -85,7 +85,7 @@ def _predicted(scenario: Scenario, chunks: int, wire_bytes: int, path: PathRecor
     lossy = any(link.loss or link.loss_model for link in links)
     forgets = scenario.workload.idle > 0 and any(link.idle_restart for link in links)
     substrate = scenario.cache.substrate
-    if lossy or forgets or not substrate.warm:
+    if lossy or forgets or not substrate.warm or substrate.capped or substrate.kind != "tcp":
         return None
     layered = scenario.cache.overlap and scenario.deployment.layer_groups > 1
     pieces = chunks * (scenario.deployment.layer_groups if layered else 1)

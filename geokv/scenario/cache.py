@@ -8,13 +8,13 @@ from pydantic import Field
 
 from geokv.config import Strict
 from geokv.scenario.directory import Directory
-from geokv.scenario.substrate import Substrate, TcpSubstrate
+from geokv.scenario.substrate import Substrate
 from geokv.scenario.tiers import Tiers
 
 
 class CacheSettings(Strict):
     directory: Directory
-    substrate: Substrate = Field(default_factory=TcpSubstrate)
+    substrate: Substrate = Field(default_factory=Substrate)
     tiers: Tiers = Field(default_factory=Tiers)
     overlap: bool = False
     """Fetch layer group by layer group (``deployment.layer_groups``) and compute on the first

@@ -12,6 +12,7 @@ from geokv.scenario.checks_drill import drill_problems
 from geokv.scenario.directory import CentralDirectory
 from geokv.scenario.figures import axes_of
 from geokv.scenario.paths import known_paths, suggest
+from geokv.scenario.sharing import sharing_problems
 from geokv.scenario.sweep import Value
 from geokv.scenario.texts import KEYS
 from geokv.scenario.workload import Document, Stream, WorkingSet
@@ -56,6 +57,7 @@ def problems(scenario: Scenario) -> list[str]:
         *_tokens(scenario),
         *_clock(scenario),
         *_content(scenario),
+        *sharing_problems(scenario),
     ]
     found += [*_arms(scenario), *_sweep(scenario), *_figures(scenario)]
     found += drill_problems(scenario)

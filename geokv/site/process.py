@@ -15,7 +15,7 @@ from geokv.cache.layout import ChunkLayout
 from geokv.cache.locality import DiskCost, DiskTier, DramTier
 from geokv.cache.ownership import CentralDirectory, Directory, LocalDirectory
 from geokv.cache.shared import SharedCache
-from geokv.cache.substrate.tcp import TcpTransport
+from geokv.cache.substrate.choose import make_transport
 from geokv.clock import now_ns
 from geokv.engine.compute import ChargedCompute, Compute, RealCompute
 from geokv.engine.engine import Engine
@@ -135,16 +135,23 @@ def _cache(settings: SiteSettings, layout: ChunkLayout, history: HistoryFile) ->
     directory: Directory = LocalDirectory()
     if settings.directory_site is not None:
         directory = CentralDirectory(settings.directory_site)
-    transport = TcpTransport(
+    transport = make_transport(
+        settings.substrate,
         settings.name,
         layout,
         settings.secret,
-        streams=settings.streams,
-        in_flight=settings.in_flight,
-        incarnation=settings.incarnation,
-        security=settings.security,
-        mixed=settings.mixed,
-        codec=settings.codec,
+        # Computing in a thread is what tells a wall clock from a virtual one.
+        virtual=not settings.threaded,
+        settings={
+            "streams": settings.streams,
+            "in_flight": settings.in_flight,
+            "incarnation": settings.incarnation,
+            "security": settings.security,
+            "mixed": settings.mixed,
+            "codec": settings.codec,
+            "tenant_caps": settings.tenant_caps,
+            "link_caps": settings.link_caps,
+        },
     )
     return SharedCache(
         settings.name,

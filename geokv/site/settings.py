@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from geokv.cache.locality import WritePolicy
 from geokv.cache.shared import PublishPolicy
+from geokv.cache.substrate.choose import Kind
 from geokv.cache.substrate.tcp.keyring import Keyring
 
 Reuse = Literal["none", "local", "remote"]
@@ -108,6 +110,11 @@ class SiteSettings:
     overlap: bool = False
     exact: bool = True
     mixed: Literal["refuse", "convert"] = "refuse"
+    substrate: Kind = "tcp"
+    tenant_caps: Mapping[str, int] = field(default_factory=dict)
+    """Tenant → bit/s that go out for it, already divided by S."""
+    link_caps: Mapping[str, int] = field(default_factory=dict)
+    """Peer → bit/s that go out to it, already divided by S."""
     codec: str = "none"
     security: Literal["mac", "tls"] = "mac"
     audit: bool = False

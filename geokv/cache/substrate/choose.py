@@ -32,7 +32,8 @@ def make_transport(
             calls and authentication stay ours.
         virtual: the clock is virtual. Foreign engines poll and spin, which would stop it.
         settings: ``TcpTransport``'s keyword arguments. ``codec``, caps and ``mixed``
-            have no effect on what a foreign engine carries.
+            have no effect on what a foreign engine carries; ``streams`` × ``in_flight``
+            of its transfers are under way at once with each site.
 
     Raises:
         ConfigError: there is no such kind, or it cannot run on this clock.
@@ -40,7 +41,8 @@ def make_transport(
     if kind not in get_args(Kind):
         known = ", ".join(get_args(Kind))
         raise ConfigError(f"substrate.kind: unknown transport {kind!r}", f"known: {known}")
-    control = TcpTransport(site, layout, keys, **dict(settings or {}))
+    more = dict(settings or {})
+    control = TcpTransport(site, layout, keys, **more)
     if kind == "tcp":
         return control
     if virtual:
@@ -48,7 +50,8 @@ def make_transport(
             f"substrate.kind: {kind} polls and spins, which stops virtual time",
             "run it with --clock wall",
         )
-    return AgentTransport(control, _nixl if kind == "nixl" else _mooncake, layout)
+    window = more.get("streams", 4) * more.get("in_flight", 4)
+    return AgentTransport(control, _nixl if kind == "nixl" else _mooncake, layout, window)
 
 
 async def _nixl(control: TcpTransport, host: str) -> Agent:

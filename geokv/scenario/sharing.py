@@ -1,0 +1,81 @@
+"""Checks of what sites do for each other: transports, rate caps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from geokv.scenario.paths import suggest
+from geokv.scenario.substrate import FOREIGN, TCP_ONLY, Substrate
+from geokv.scenario.tenants import TENANTS
+
+if TYPE_CHECKING:
+    from geokv.scenario.model import Scenario
+
+_ON_PAPER = ("closed_form_within", "overlap_within", "break_even_within")
+
+
+def sharing_problems(scenario: Scenario) -> list[str]:
+    """Every contradiction, as ``path: what is wrong``; empty when there is none."""
+    return [*_substrate(scenario), *_caps(scenario), *_paper(scenario)]
+
+
+def _substrate(scenario: Scenario) -> list[str]:
+    substrate = scenario.cache.substrate
+    if substrate.kind not in FOREIGN:
+        return []
+    found = []
+    if scenario.clock == "virtual":
+        found.append(
+            f"cache.substrate.kind: {substrate.kind} polls and spins, which stops virtual time; "
+            "use clock: wall, or kind: tcp"
+        )
+    plain = Substrate()
+    found += [
+        f"cache.substrate.{name}: has no effect on what {substrate.kind} carries; leave it out, "
+        "or use kind: tcp"
+        for name in TCP_ONLY
+        if (getattr(substrate, name) or None) != (getattr(plain, name) or None)
+    ]
+    if scenario.cache.mixed == "convert":
+        found.append(
+            f"cache.mixed: what {substrate.kind} carries is not converted; use refuse, or "
+            "cache.substrate.kind: tcp"
+        )
+    return found
+
+
+def _caps(scenario: Scenario) -> list[str]:
+    substrate = scenario.cache.substrate
+    found = [
+        f"cache.substrate.tenant_caps.{name}: unknown tenant (known: {', '.join(TENANTS)})"
+        f"{suggest(name, list(TENANTS))}"
+        for name in substrate.tenant_caps or {}
+        if name not in TENANTS
+    ]
+    sites = list(scenario.topology.sites)
+    seen: dict[frozenset[str], str] = {}
+    for pair in substrate.link_caps or {}:
+        place = f"cache.substrate.link_caps.{pair}"
+        ends = pair.split("-")
+        unknown = [site for site in ends if site not in sites]
+        if len(ends) != 2 or ends[0] == ends[1]:
+            found.append(f"{place}: must be two sites, such as {sites[0]}-{sites[-1]}")
+        elif unknown:
+            found.append(f"{place}: unknown site {unknown[0]!r} (known: {', '.join(sites)})")
+        elif frozenset(ends) in seen:
+            found.append(f"{place}: the same two sites as {seen[frozenset(ends)]}")
+        else:
+            seen[frozenset(ends)] = pair
+    return found
+
+
+def _paper(scenario: Scenario) -> list[str]:
+    """What is computed on paper knows the line's rate only."""
+    if not scenario.cache.substrate.capped:
+        return []
+    return [
+        f"expect.{name}: is computed from the line's rate and knows of no cap; leave out "
+        "cache.substrate.tenant_caps and link_caps"
+        for name in _ON_PAPER
+        if getattr(scenario.expect, name) is not None
+    ]

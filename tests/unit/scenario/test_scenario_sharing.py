@@ -1,0 +1,132 @@
+"""What sites do for each other: contradictions are refused with their path."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from geokv.coordinator.deploy import site_settings
+from geokv.errors import ConfigError
+from geokv.lab.build import Lab
+from geokv.preflight import preflight
+from geokv.scenario import Scenario, load_scenario
+from geokv.site.settings import SiteSettings
+
+WALL = "clock=wall"
+NIXL = "cache.substrate.kind=nixl"
+CAPS = "cache.substrate.link_caps={a-b: 10G}"
+
+BAD = [
+    ([NIXL], "cache.substrate.kind: nixl polls and spins, which stops virtual time"),
+    ([NIXL, WALL, "cache.substrate.codec=zstd"], "cache.substrate.codec: has no effect on what ni"),
+    ([NIXL, WALL, CAPS], "cache.substrate.link_caps: has no effect on what nixl carries"),
+    ([NIXL, WALL, "cache.substrate.fresh=true"], "cache.substrate.fresh: has no effect on what"),
+    ([NIXL, WALL, "cache.mixed=convert"], "cache.mixed: what nixl carries is not converted"),
+    (
+        ["cache.substrate.tenant_caps={tenant-2: 1G}"],
+        "cache.substrate.tenant_caps.tenant-2: unknown tenant (known: tenant-0, tenant-1)",
+    ),
+    (["cache.substrate.tenant_caps={tenant-0: 0}"], "cache.substrate.tenant_caps.tenant-0: must"),
+    (
+        ["cache.substrate.link_caps={a-c: 1G}"],
+        "cache.substrate.link_caps.a-c: unknown site 'c' (known: a, b)",
+    ),
+    (["cache.substrate.link_caps={a-a: 1G}"], "cache.substrate.link_caps.a-a: must be two sites"),
+    (
+        ["cache.substrate.link_caps={a-b: 1G, b-a: 1G}"],
+        "cache.substrate.link_caps.b-a: the same two sites as a-b",
+    ),
+    (
+        [CAPS, "expect.closed_form_within={percent: 5}"],
+        "expect.closed_form_within: is computed from the line's rate and knows of no cap",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), BAD)
+def test_bad_input_is_refused_with_its_path(changes: list[str], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_scenario("smoke", changes)
+    assert said in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+class Loopback:
+    """Stands where a lab stands: every site is this machine."""
+
+    def address(self, site: str) -> str:
+        return "127.0.0.1"
+
+
+def deployed(scenario: Scenario, folder: Path) -> dict[str, SiteSettings]:
+    lab = cast(Lab, Loopback())
+    found = site_settings(scenario, scenario, lab, folder / "control", folder, "0", 1)
+    return {settings.name: settings for settings in found}
+
+
+def ring(*changes: str) -> Scenario:
+    """Three sites, S = 16."""
+    data: dict[str, Any] = {
+        "name": "ring",
+        "title": "Ring",
+        "question": "Is it one?",
+        "topology": {
+            "name": "ring",
+            "sites": {"a": {}, "b": {}, "c": {}},
+            "links": {"a-b": {"km": 1}, "b-c": {"km": 1}, "a-c": {"km": 1}},
+        },
+        "deployment": {"byte_scale": 16},
+        "cache": {"directory": {"kind": "central", "site": "a"}},
+        "workload": {
+            "kind": "shared-prefix",
+            "provider": "a",
+            "asker": "b",
+            "prefix_tokens": 1024,
+        },
+    }
+    return load_scenario(data, list(changes))
+
+
+def test_caps_are_those_of_each_site_and_divided_by_s(tmp_path: Path) -> None:
+    scenario = ring(
+        "cache.substrate.link_caps={a-b: 16G, c-b: 8G}",
+        "cache.substrate.tenant_caps={tenant-0: 4G}",
+    )
+    sites = deployed(scenario, tmp_path)
+    assert sites["a"].link_caps == {"b": 10**9}
+    assert sites["b"].link_caps == {"a": 10**9, "c": 5 * 10**8}
+    assert sites["c"].link_caps == {"b": 5 * 10**8}
+    assert all(one.tenant_caps == {"tenant-0": 25 * 10**7} for one in sites.values())
+
+
+def test_a_cap_can_be_swept() -> None:
+    scenario = ring(
+        "cache.substrate.link_caps={a-b: 16G}",
+        'sweep=[{"path": "cache.substrate.link_caps.a-b", "values": ["10G", "20G"]}]',
+    )
+    caps = [cell.scenario.cache.substrate.link_caps for cell in scenario.cells()]
+    assert caps == [{"a-b": 10**10}, {"a-b": 2 * 10**10}]
+
+
+@pytest.mark.parametrize("kind", ["nixl", "mooncake"])
+def test_an_engine_that_is_not_installed_is_named_with_its_extra(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = load_scenario("smoke", [f"cache.substrate.kind={kind}", WALL])
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == kind else real(name)
+    )
+    with pytest.raises(ConfigError) as caught:
+        preflight(scenario)
+    assert caught.value.message == f"cache.substrate.kind: {kind} is not installed"
+    assert caught.value.hint == f"pip install 'geokv[{kind}]'"
+
+
+def test_what_the_engines_can_be_told_reaches_the_sites(tmp_path: Path) -> None:
+    scenario = load_scenario("smoke", [NIXL, WALL])
+    assert {one.substrate for one in deployed(scenario, tmp_path).values()} == {"nixl"}
+    assert all(one.threaded for one in deployed(scenario, tmp_path).values())
