@@ -72,22 +72,27 @@ def _check_cell(scenario: Scenario, config: ModelConfig, profile: GpuProfile) ->
 
 
 def _check_layout(scenario: Scenario, config: ModelConfig, profile: GpuProfile) -> None:
-    deployment = scenario.deployment
-    try:
-        ChunkLayout.scaled(
-            target_bytes_per_token=profile.kv_bytes_per_token,
-            byte_scale=deployment.byte_scale,
-            model_fingerprint=deployment.model,
-            dtype=deployment.dtype if deployment.content == "model" else "int8",
-            layers=config.layers,
-            kv_heads=config.kv_heads,
-            head_dim=config.head_dim,
-            block_tokens=deployment.block_tokens,
-            chunk_tokens=deployment.chunk_tokens,
-            groups=deployment.layer_groups,
-        )
-    except ConfigError as error:
-        raise ConfigError(f"deployment.{error.message}", error.hint) from None
+    for site in scenario.topology.sites:
+        deployment = scenario.deployment.at(site)
+        mixed = deployment is not scenario.deployment
+        try:
+            ChunkLayout.scaled(
+                target_bytes_per_token=profile.kv_bytes_per_token,
+                byte_scale=deployment.byte_scale,
+                model_fingerprint=deployment.model,
+                dtype=deployment.dtype if deployment.content == "model" else "int8",
+                layers=config.layers,
+                kv_heads=config.kv_heads,
+                head_dim=config.head_dim,
+                block_tokens=deployment.block_tokens,
+                chunk_tokens=deployment.chunk_tokens,
+                groups=deployment.layer_groups,
+                key_tokens=scenario.deployment.chain_tokens,
+                shards=deployment.shards,
+            )
+        except ConfigError as error:
+            place = f"deployment.sites.{site}: " if mixed else "deployment."
+            raise ConfigError(f"{place}{error.message}", error.hint) from None
 
 
 def _check_lengths(scenario: Scenario, prompts: Prompts, config: ModelConfig) -> None:
@@ -105,24 +110,24 @@ def _check_lengths(scenario: Scenario, prompts: Prompts, config: ModelConfig) ->
 
 def _check_pools(scenario: Scenario, prompts: Prompts, profile: GpuProfile) -> None:
     """One request must fit the device, and the prefix the provider's dram."""
-    deployment = scenario.deployment
     tokens = prompts.longest + scenario.workload.output_tokens
-    blocks = -(-tokens // deployment.block_tokens) + 1
     # Of a working set the tiers need not hold more than what is asked for now.
     kept = len(prompts.prefix)
     if "control-foreign" in scenario.arms:
         # The asker then holds both texts, each with its question's own chunks.
         kept = prompts.longest + len(prompts.foreign())
-    needs = {
-        "device_bytes": blocks * deployment.block_tokens * profile.kv_bytes_per_token,
-        "dram_bytes": kept * profile.kv_bytes_per_token,
-    }
-    for name, needed in needs.items():
-        for site in scenario.topology.sites:
-            has = deployment.size(name, site)
-            own = site in deployment.sites and has != getattr(deployment, name)
+    for site in scenario.topology.sites:
+        own = scenario.deployment.at(site)
+        blocks = -(-tokens // own.block_tokens) + 1
+        needs = {
+            "device_bytes": blocks * own.block_tokens * profile.kv_bytes_per_token,
+            "dram_bytes": kept * profile.kv_bytes_per_token,
+        }
+        for name, needed in needs.items():
+            has = getattr(own, name)
             if has < needed:
+                place = scenario.deployment.place(name, site)
                 raise ConfigError(
-                    f"deployment.{f'sites.{site}.' if own else ''}{name}: {show_size(has)} is "
-                    f"too small: one request of {tokens} tokens needs {show_size(needed)}"
+                    f"deployment.{place}: {show_size(has)} is too small: one request of {tokens} "
+                    f"tokens needs {show_size(needed)}"
                 )

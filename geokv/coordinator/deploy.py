@@ -68,6 +68,7 @@ def site_settings(
     deployment, cache = scenario.deployment, scenario.cache
     directory = cache.directory
     names = list(scenario.topology.sites)
+    own = {name: deployment.at(name) for name in names}
     tls = cache.substrate.security == "tls"
     rings = deal(run_secret(run, "sites"), names, tls=tls)
     control.mkdir(parents=True, exist_ok=True)
@@ -91,18 +92,20 @@ def site_settings(
             compute=deployment.compute,
             content=deployment.content,
             max_tokens=deployment.max_tokens,
-            dtype=deployment.dtype,
+            dtype=own[name].dtype,
             threaded=scenario.clock == "wall",
             byte_scale=deployment.byte_scale,
-            block_tokens=deployment.block_tokens,
-            chunk_tokens=deployment.chunk_tokens,
+            block_tokens=own[name].block_tokens,
+            chunk_tokens=own[name].chunk_tokens,
+            key_tokens=deployment.chain_tokens,
+            shards=own[name].shards,
             layer_groups=deployment.layer_groups,
             max_batch_tokens=deployment.max_batch_tokens,
             max_running=deployment.max_running,
             max_waiting=deployment.max_waiting,
             order=deployment.order,
-            device_bytes=deployment.size("device_bytes", name),
-            dram_bytes=deployment.size("dram_bytes", name),
+            device_bytes=own[name].device_bytes,
+            dram_bytes=own[name].dram_bytes,
             disk=_disk(scenario, name, control / f"disk-{name}-{life}"),
             dram_policy=cache.tiers.dram.policy,
             write=cache.tiers.write,
@@ -130,7 +133,7 @@ def _scaled(caps: dict[str, int], byte_scale: int) -> dict[str, int]:
 
 
 def _disk(scenario: Scenario, site: str, folder: Path) -> DiskSettings | None:
-    size_bytes = scenario.deployment.size("disk_bytes", site)
+    size_bytes = scenario.deployment.at(site).disk_bytes
     disk = scenario.cache.tiers.disk
     if not size_bytes:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Protocol
 
@@ -146,13 +147,18 @@ class StreamPrompts(_Drawn):
 class DocumentPrompts:
     """A text and questions about it, as the model's tokenizer has them.
 
+    Args:
+        chunk_sizes: tokens of a chunk, of the sites that share the text.
+
     Raises:
         ConfigError: a text shares no whole chunk, or the foreign one is shorter.
     """
 
     to_the_end = False
 
-    def __init__(self, workload: Document, tokenizer: Tokenizer, chunk_tokens: int) -> None:
+    def __init__(
+        self, workload: Document, tokenizer: Tokenizer, chunk_sizes: Sequence[int]
+    ) -> None:
         self._workload = workload
         self._tokenizer = tokenizer
         # An answer is one line: where the model would go on to ask itself the next question.
@@ -163,13 +169,17 @@ class DocumentPrompts:
         columns = takewhile(lambda ids: len(set(ids)) == 1, zip(*every, strict=False))
         self.prefix = [ids[0] for ids in columns]
         self.longest = max(len(tokens) for tokens in every)
+        for chunk_tokens in dict.fromkeys(chunk_sizes):
+            self._check(chunk_tokens)
+
+    def _check(self, chunk_tokens: int) -> None:
         shared = len(self.prefix) // chunk_tokens
         if not shared:
             raise ConfigError(
                 f"workload.text: {len(self.prefix)} tokens fill no chunk of {chunk_tokens}",
                 "take a longer text, or smaller deployment.chunk_tokens",
             )
-        if workload.foreign is not None:
+        if self._workload.foreign is not None:
             has = len(self.foreign()) // chunk_tokens
             if has < shared:
                 raise ConfigError(
@@ -209,4 +219,6 @@ def make_prompts(scenario: Scenario) -> Prompts:
     if isinstance(workload, Stream):
         return StreamPrompts(workload, scenario.seed)
     tokenizer = load_tokenizer(scenario.deployment.model)
-    return DocumentPrompts(workload, tokenizer, scenario.deployment.chunk_tokens)
+    sites = (workload.provider, workload.asker)
+    sizes = [scenario.deployment.at(site).chunk_tokens for site in sites]
+    return DocumentPrompts(workload, tokenizer, sizes)

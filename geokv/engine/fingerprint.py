@@ -17,7 +17,10 @@ _WINDOW_BYTES = 64 * 2**10
 
 
 def fingerprint(config: ModelConfig, weights: Iterable[tuple[str, torch.Tensor]]) -> str:
-    """32 hex digits over the configuration (not its name), dtype and weights.
+    """32 hex digits over the configuration (not its name) and the weights as they are stored.
+
+    In which type they are computed is no part of it: KV of another type says so in its
+    layout, and can be converted.
 
     Large tensors are sampled, so a change of a few numbers inside an 8B checkpoint
     can go unseen; another checkpoint, fine-tune or quantisation does not.

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from geokv.engine.config import ModelConfig
-from geokv.engine.model import LlamaModel, ModelWeights
+from geokv.engine.model import LlamaModel
 from geokv.engine.models import find, require
 from geokv.engine.tiny import TINY, make_tiny
-from geokv.engine.weights import load_folder, present, read_config
+from geokv.engine.weights import converted, load_folder, read_config
 from geokv.errors import EngineError
 
 
@@ -58,7 +57,8 @@ def load_model(
         model = load_folder(model_folder(name_or_folder), dtype)
     if place.type == "cpu":
         return model
-    return LlamaModel(model.config, _moved(model.weights, place), model.fingerprint)
+    weights = converted(model.weights, lambda tensor: tensor.to(place))
+    return LlamaModel(model.config, weights, model.fingerprint)
 
 
 def find_device(name: str) -> torch.device:
@@ -81,18 +81,3 @@ def find_device(name: str) -> torch.device:
             "use cpu or auto; CUDA needs a GPU, its driver and a torch built for it",
         )
     return device
-
-
-def _moved(weights: ModelWeights, device: torch.device) -> ModelWeights:
-    """Every tensor on ``device``; one tensor stays one where embedding and head are tied."""
-    embedding = weights.embedding.to(device)
-    tied = weights.head is weights.embedding
-    return ModelWeights(
-        embedding=embedding,
-        layers=tuple(
-            replace(layer, **{name: tensor.to(device) for name, tensor in present(layer)})
-            for layer in weights.layers
-        ),
-        norm=weights.norm.to(device),
-        head=embedding if tied else weights.head.to(device),
-    )

@@ -15,7 +15,7 @@ import torch
 from geokv.engine.config import ModelConfig
 from geokv.engine.fingerprint import fingerprint
 from geokv.engine.model import LayerWeights, LlamaModel, ModelWeights
-from geokv.engine.weights import named
+from geokv.engine.weights import converted, named
 
 TINY = ModelConfig(
     name="geokv-tiny",
@@ -55,10 +55,10 @@ def random_model(
         """``[rows, columns]`` that maps unit-variance input to variance ``gain²``."""
         values = random.standard_normal((rows, columns), dtype=np.float32)
         values *= np.float32(gain / columns**0.5)
-        return torch.from_numpy(values).to(dtype)
+        return torch.from_numpy(values)
 
     def ones() -> torch.Tensor:
-        return torch.ones(hidden, dtype=dtype)
+        return torch.ones(hidden)
 
     sharp = _SCORE_SPREAD**0.5
     layers = tuple(
@@ -81,4 +81,5 @@ def random_model(
         norm=ones(),
         head=matrix(config.vocab_size, hidden, _LOGIT_SPREAD),
     )
-    return LlamaModel(config, weights, fingerprint(config, named(weights)))
+    name = fingerprint(config, named(weights))
+    return LlamaModel(config, converted(weights, lambda tensor: tensor.to(dtype)), name)

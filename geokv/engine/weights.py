@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,9 @@ def load_folder(folder: Path, dtype: torch.dtype = torch.float32) -> LlamaModel:
     """
     config = read_config(folder)
     with _open(folder) as tensors:
-        weights = _build(config, tensors, dtype)
-    return LlamaModel(config, weights, fingerprint(config, named(weights)))
+        stored = _build(config, tensors)
+        weights = converted(stored, lambda tensor: tensor.to(dtype))
+    return LlamaModel(config, weights, fingerprint(config, named(stored)))
 
 
 def read_config(folder: Path) -> ModelConfig:
@@ -142,12 +144,27 @@ def _open(folder: Path) -> Iterator[_Tensors]:
         yield _Tensors(folder, files, places)
 
 
-def _build(config: ModelConfig, tensors: _Tensors, dtype: torch.dtype) -> ModelWeights:
+def converted(
+    weights: ModelWeights, change: Callable[[torch.Tensor], torch.Tensor]
+) -> ModelWeights:
+    """Every tensor changed; one tensor stays one where embedding and head are tied."""
+    embedding = change(weights.embedding)
+    tied = weights.head is weights.embedding
+    return ModelWeights(
+        embedding=embedding,
+        layers=tuple(
+            replace(layer, **{name: change(tensor) for name, tensor in present(layer)})
+            for layer in weights.layers
+        ),
+        norm=change(weights.norm),
+        head=embedding if tied else change(weights.head),
+    )
+
+
+def _build(config: ModelConfig, tensors: _Tensors) -> ModelWeights:
+    """As they are stored, mapped."""
     hidden, vocab = config.hidden_size, config.vocab_size
-
-    def get(name: str, *shape: int) -> torch.Tensor:
-        return tensors.get(name, *shape).to(dtype)
-
+    get = tensors.get
     embedding = get("model.embed_tokens.weight", vocab, hidden)
     head = embedding if config.tied_embeddings else get("lm_head.weight", vocab, hidden)
     layers = tuple(_layer(config, get, f"model.layers.{i}.") for i in range(config.layers))

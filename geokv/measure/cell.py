@@ -79,6 +79,7 @@ def reduce_cell(
     on_path = path_links(cell.topology, scenario.workload.provider, scenario.workload.asker)
     keeps = isinstance(scenario.workload, WorkingSet)
     deployment, asked = scenario.deployment, scenario.workload.requests
+    chunk_tokens = deployment.at(scenario.workload.asker).chunk_tokens
     measured: dict[str, list[Request]] = {
         arm: [row for row in requests if row.arm == arm and not row.warmup] for arm in scenario.arms
     }
@@ -114,7 +115,7 @@ def reduce_cell(
         answers=compare(requests),
         controls=compare_controls(requests),
         planted=dict(record.planted) if record else {},
-        hits={arm: reduce_hits(rows, deployment.chunk_tokens) for arm, rows in measured.items()},
+        hits={arm: reduce_hits(rows, chunk_tokens) for arm, rows in measured.items()},
         path=record.path if record else None,
         fetching=_fetching(scenario, measured, record.path) if record and valid else {},
         bound_ns=bound_ns,

@@ -9,6 +9,7 @@ from geokv.measure.closed_form import fetch_ns
 from geokv.measure.percentile import percentile
 from geokv.measure.records import PathRecord, Request
 from geokv.scenario.model import Scenario
+from geokv.scenario.sharing import mixed_fleet
 from geokv.units import NS_PER_S
 
 _HEADERS = 0.02
@@ -29,7 +30,7 @@ class Fetching:
             (time - bytes / payload rate) / RTT. None on a link without one, and where that is no
             more than what headers may take, which are not in it.
         predicted_ns: the closed form for the median request; None with losses, closed congestion
-            windows, rate caps or another engine than ours, which are not in it.
+            windows, rate caps, converted chunks or another engine than ours, which are not in it.
     """
 
     requests: int
@@ -85,7 +86,8 @@ def _predicted(scenario: Scenario, chunks: int, wire_bytes: int, path: PathRecor
     lossy = any(link.loss or link.loss_model for link in links)
     forgets = scenario.workload.idle > 0 and any(link.idle_restart for link in links)
     substrate = scenario.cache.substrate
-    if lossy or forgets or not substrate.warm or substrate.capped or substrate.kind != "tcp":
+    other = substrate.capped or substrate.kind != "tcp" or mixed_fleet(scenario)
+    if lossy or forgets or other or not substrate.warm:
         return None
     layered = scenario.cache.overlap and scenario.deployment.layer_groups > 1
     pieces = chunks * (scenario.deployment.layer_groups if layered else 1)

@@ -140,7 +140,7 @@ def _ran(scenario: Scenario, manifest: Manifest) -> dict[str, Any]:
         "question_tokens": lengths.question_tokens,
         "output_tokens": workload.output_tokens,
         "requests": workload.requests,
-        "chunk_tokens": scenario.deployment.chunk_tokens,
+        "chunk_tokens": scenario.deployment.at(workload.asker).chunk_tokens,
         "streams": scenario.cache.substrate.streams,
         "in_flight": scenario.cache.substrate.in_flight,
         "arms": list(scenario.arms),
@@ -182,6 +182,12 @@ def _notes(scenario: Scenario) -> list[str]:
             f"S = {scale}: link rates and wire bytes are divided by {scale}, times are not; TCP "
             "windows in packets, slow-start rounds and per-packet costs are the slower link's"
         )
+    deployment = scenario.deployment
+    for site in scenario.topology.sites:
+        own = deployment.laid_out(site)
+        differs = [f"{name} {own[name]}" for name in own if own[name] != getattr(deployment, name)]
+        if differs:
+            notes.append(f"site {site} has {', '.join(differs)}")
     n = scenario.workload.requests
     if n < 100:
         notes.append(f"with n = {n} the p99 is the largest sample")

@@ -152,24 +152,33 @@ def _sizes(scenario: Scenario) -> list[str]:
 def _tokens(scenario: Scenario) -> list[str]:
     deployment, workload = scenario.deployment, scenario.workload
     found = []
-    if deployment.chunk_tokens % deployment.block_tokens:
-        found.append(
-            "deployment.chunk_tokens: must be a multiple of deployment.block_tokens "
-            f"({deployment.block_tokens}), got {deployment.chunk_tokens}"
-        )
+    for site in scenario.topology.sites:
+        own = deployment.at(site)
+        block = f"deployment.{deployment.place('block_tokens', site)}"
+        chunk = f"deployment.{deployment.place('chunk_tokens', site)}"
+        if own.chunk_tokens % own.block_tokens:
+            found.append(
+                f"{chunk}: must be a multiple of {block} ({own.block_tokens}), "
+                f"got {own.chunk_tokens}"
+            )
+        elif not isinstance(workload, Document) and workload.prefix_tokens % own.chunk_tokens:
+            found.append(
+                f"workload.prefix_tokens: must be a multiple of {chunk} "
+                f"({own.chunk_tokens}), got {workload.prefix_tokens}"
+            )
+        if not isinstance(workload, Document) and workload.question_tokens < own.block_tokens:
+            found.append(
+                "workload.question_tokens: must fill at least one block of "
+                f"{own.block_tokens} tokens, got {workload.question_tokens}"
+            )
+        if own.block_tokens % deployment.chain_tokens:
+            found.append(
+                f"{block}: must be a multiple of deployment.key_tokens "
+                f"({deployment.chain_tokens}), got {own.block_tokens}"
+            )
     if isinstance(workload, Document):
-        return found + _document(workload, list(scenario.arms))
-    if not found and workload.prefix_tokens % deployment.chunk_tokens:
-        found.append(
-            "workload.prefix_tokens: must be a multiple of deployment.chunk_tokens "
-            f"({deployment.chunk_tokens}), got {workload.prefix_tokens}"
-        )
-    if workload.question_tokens < deployment.block_tokens:
-        found.append(
-            "workload.question_tokens: must fill at least one block of "
-            f"{deployment.block_tokens} tokens, got {workload.question_tokens}"
-        )
-    return found
+        found += _document(workload, list(scenario.arms))
+    return list(dict.fromkeys(found))
 
 
 def _document(workload: Document, arms: list[str]) -> list[str]:
@@ -209,11 +218,16 @@ def _content(scenario: Scenario) -> list[str]:
             "deployment.content: synthetic content computes nothing whose time could be "
             "measured; use compute: charged, or content: model"
         )
-    if deployment.dtype != "float32":
-        found.append(
-            f"deployment.dtype: synthetic content is bytes and no {deployment.dtype}; "
-            "leave dtype out, or use content: model"
-        )
+    typed = {
+        deployment.place("dtype", site): deployment.at(site).dtype
+        for site in scenario.topology.sites
+    }
+    found += [
+        f"deployment.{place}: synthetic content is bytes and no {dtype}; leave dtype out, or use "
+        "content: model"
+        for place, dtype in typed.items()
+        if dtype != "float32"
+    ]
     return found
 
 

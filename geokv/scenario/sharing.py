@@ -1,4 +1,4 @@
-"""Checks of what sites do for each other: transports, rate caps."""
+"""Checks of what sites do for each other: transports, rate caps, mixed fleets."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from geokv.scenario.tenants import TENANTS
 if TYPE_CHECKING:
     from geokv.scenario.model import Scenario
 
+_MIXED = ("closed_form_within", "overlap_within")
 _ON_PAPER = ("closed_form_within", "overlap_within", "break_even_within")
 
 
@@ -70,12 +71,26 @@ def _caps(scenario: Scenario) -> list[str]:
 
 
 def _paper(scenario: Scenario) -> list[str]:
-    """What is computed on paper knows the line's rate only."""
-    if not scenario.cache.substrate.capped:
-        return []
-    return [
-        f"expect.{name}: is computed from the line's rate and knows of no cap; leave out "
-        "cache.substrate.tenant_caps and link_caps"
-        for name in _ON_PAPER
-        if getattr(scenario.expect, name) is not None
-    ]
+    """What is computed on paper knows the line's rate, and chunks that need no converting."""
+    found = []
+    asked = [name for name in _ON_PAPER if getattr(scenario.expect, name) is not None]
+    if scenario.cache.substrate.capped:
+        found += [
+            f"expect.{name}: is computed from the line's rate and knows of no cap; leave out "
+            "cache.substrate.tenant_caps and link_caps"
+            for name in asked
+        ]
+    if mixed_fleet(scenario):
+        found += [
+            f"expect.{name}: knows of no chunks that are converted; leave it out where provider "
+            "and asker are laid out differently"
+            for name in asked
+            if name in _MIXED
+        ]
+    return found
+
+
+def mixed_fleet(scenario: Scenario) -> bool:
+    """Must what the asker gets from the provider be converted?"""
+    provider, asker = scenario.workload.provider, scenario.workload.asker
+    return scenario.deployment.laid_out(provider) != scenario.deployment.laid_out(asker)

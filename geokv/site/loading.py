@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -38,7 +39,7 @@ class _Filler:
         """These layers of one chunk, into its blocks."""
         layout, size, wanted = self.layout, self.layout.block_tokens, self._wanted(index)
         skip = self.skip_tokens if index == 0 else 0
-        payload = as_payload(memory, layout, layers.stop - layers.start)[:, :, skip:]
+        payload = read_payload(memory, layout, layers.stop - layers.start)[:, :, skip:]
         blocks = self.blocks[wanted.start // size : wanted.stop // size]
         self.engine.pool.scatter(blocks, payload, layers)
 
@@ -116,15 +117,34 @@ class LayerFiller(_Filler):
         self.engine.rollback(self.seq, keep=self._tokens if whole else 0)
 
 
-def as_payload(memory: memoryview, layout: ChunkLayout, layers: int = 0) -> torch.Tensor:
-    """A chunk's memory as tensor ``[L, 2, T, Hkv, D]``, without copying.
+def read_payload(memory: memoryview, layout: ChunkLayout, layers: int = 0) -> torch.Tensor:
+    """A chunk's KV ``[L, 2, T, Hkv, D]``: its memory itself, or a copy where shards divide it.
 
     Args:
         layers: how many layers the memory has; 0 is all of the layout's.
     """
+    return by_shard(memory, layout, layers).flatten(3, 4)
+
+
+def write_payload(
+    memory: memoryview, layout: ChunkLayout, fill: Callable[[torch.Tensor], None]
+) -> None:
+    """Have a chunk's memory written by ``fill``, which gets ``[L, 2, T, Hkv, D]``, contiguous."""
+    shards = by_shard(memory, layout)
+    if layout.shards == 1:
+        fill(shards.flatten(3, 4))
+        return
+    payload = shards.new_empty(shards.flatten(3, 4).shape)
+    fill(payload)
+    shards.copy_(payload.view(shards.shape))
+
+
+def by_shard(memory: memoryview, layout: ChunkLayout, layers: int = 0) -> torch.Tensor:
+    """A chunk's memory as tensor ``[L, 2, T, S, Hkv / S, D]``, without copying."""
     with warnings.catch_warnings():
         # Chunks are read-only once complete; torch has no such notion and says so.
         warnings.filterwarnings("ignore", message="The given buffer is not writable")
         flat = torch.frombuffer(memory, dtype=getattr(torch, layout.dtype))
-    count = layers or layout.layers
-    return flat.view(count, 2, layout.chunk_tokens, layout.kv_heads, layout.head_dim)
+    heads = layout.kv_heads // layout.shards
+    lies = (layers or layout.layers, layout.shards, 2, layout.chunk_tokens, heads, layout.head_dim)
+    return flat.view(lies).permute(0, 2, 3, 1, 4, 5)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from geokv.cache.keys import ChunkRef
 from geokv.errors import CacheError
-from geokv.site.loading import as_payload
+from geokv.site.loading import by_shard
 from geokv.site.settings import Tenant
 from geokv.site.worker import Worker
 
@@ -45,7 +45,7 @@ def damage(worker: Worker, tenant: Tenant, tokens: Sequence[int]) -> int:
     layout = worker.cache.layout
     refs = _cached(worker, tenant, tokens)
     ref = refs[len(refs) // 2]
-    block = as_payload(worker.cache.tier.exposed(ref.key), layout)[:, :, : layout.block_tokens]
+    block = by_shard(worker.cache.tier.exposed(ref.key), layout)[:, :, : layout.block_tokens]
     block.neg_()
     return 1
 

@@ -97,6 +97,8 @@ def build_worker(settings: SiteSettings, history: HistoryFile) -> Worker:
         block_tokens=settings.block_tokens,
         chunk_tokens=settings.chunk_tokens,
         groups=settings.layer_groups,
+        key_tokens=settings.key_tokens,
+        shards=settings.shards,
     )
     compute: Compute = RealCompute()
     if settings.compute == "charged":

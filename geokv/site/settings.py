@@ -87,7 +87,7 @@ class SiteSettings:
     stands_for: str
     compute: Literal["charged", "real"]
     content: Literal["model", "synthetic"]
-    dtype: Literal["float32", "bfloat16"]
+    dtype: Literal["float32", "float16", "bfloat16"]
     threaded: bool
     byte_scale: int
     block_tokens: int
@@ -103,6 +103,9 @@ class SiteSettings:
     in_flight: int
     fetch_deadline_s: float
     request_deadline_s: float
+    key_tokens: int = 0
+    """Tokens per link of the key chain; 0 is ``block_tokens``."""
+    shards: int = 1
     disk: DiskSettings | None = None
     dram_policy: str = "lru"
     write: WritePolicy = "write-back"

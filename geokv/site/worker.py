@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from geokv.cache.keys import ChunkRef, chunk_refs, root_key
 from geokv.cache.shared import SharedCache
@@ -21,7 +22,7 @@ from geokv.engine.sampling import SamplingParams
 from geokv.engine.sequence import Sequence as EngineSequence
 from geokv.engine.tokenizer import Tokenizer
 from geokv.errors import GeokvError
-from geokv.site.loading import BlockFiller, LayerFiller, as_payload
+from geokv.site.loading import BlockFiller, LayerFiller, write_payload
 from geokv.site.recent import RecentRequests
 from geokv.site.record import CLIENT_GONE, RequestRecord
 from geokv.site.settings import Reuse, Tenant
@@ -259,7 +260,8 @@ class Worker:
                 )
 
                 def fill(memory: memoryview, blocks: list[int] = blocks) -> None:
-                    self.engine.pool.gather(blocks, as_payload(memory, layout))
+                    gather = partial(self.engine.pool.gather, blocks)
+                    write_payload(memory, layout, gather)
 
                 if await self.cache.store(ref, fill, publish=False):
                     stored.append(ref.key)

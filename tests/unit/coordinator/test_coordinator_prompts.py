@@ -18,7 +18,7 @@ def document(**changes: object) -> DocumentPrompts:
         "foreign": TextFile(file="y", content="Z" * 60),
         "questions": ["What colour is the lamp?", "Which colour has the door?"],
     }
-    return DocumentPrompts(Document.model_validate({**basic, **changes}), ByteTokenizer(), 16)
+    return DocumentPrompts(Document.model_validate({**basic, **changes}), ByteTokenizer(), [16])
 
 
 def test_a_plain_prompt_reads_as_a_person_would_write_it() -> None:

@@ -88,7 +88,8 @@ def test_a_folder_holds_the_same_model(small: LlamaModel, tmp_path: Path, shards
     assert model.config.name == tmp_path.name
     half = load_model(tmp_path, dtype=torch.bfloat16)
     assert half.dtype == torch.bfloat16
-    assert half.fingerprint != model.fingerprint
+    # Its KV is told apart by its layout, not by whose it is.
+    assert half.fingerprint == model.fingerprint
 
 
 def test_missing_pieces_are_named(small: LlamaModel, tmp_path: Path) -> None:

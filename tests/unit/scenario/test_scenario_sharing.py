@@ -130,3 +130,79 @@ def test_what_the_engines_can_be_told_reaches_the_sites(tmp_path: Path) -> None:
     scenario = load_scenario("smoke", [NIXL, WALL])
     assert {one.substrate for one in deployed(scenario, tmp_path).values()} == {"nixl"}
     assert all(one.threaded for one in deployed(scenario, tmp_path).values())
+
+
+B_DIFFERS = "deployment.sites={b: {block_tokens: 32, chunk_tokens: 64, shards: 2, dtype: bfloat16}}"
+
+BAD_FLEETS = [
+    (
+        "deployment.sites={b: {block_tokens: 24, chunk_tokens: 256}}",
+        "deployment.chunk_tokens: must",
+        "deployment.sites.b.chunk_tokens: must be a multiple of deployment.sites.b.block_tokens "
+        "(24), got 256",
+    ),
+    (
+        "deployment.sites={b: {chunk_tokens: 2048}}",
+        "",
+        "workload.prefix_tokens: must be a multiple of deployment.sites.b.chunk_tokens (2048), "
+        "got 1024",
+    ),
+    (
+        "deployment.sites={b: {block_tokens: 64}}",
+        "",
+        "workload.question_tokens: must fill at least one block of 64 tokens, got 32",
+    ),
+    ("deployment.sites={c: {shards: 2}}", "", "deployment.sites.c: unknown site (known: a, b)"),
+    ("deployment.sites={b: {colour: 2}}", "", "deployment.sites.b.colour: unknown key"),
+    ("deployment.sites={b: {shards: 0}}", "", "deployment.sites.b.shards: must be ≥ 1, got 0"),
+    (
+        "deployment.key_tokens=32",
+        "",
+        "deployment.block_tokens: must be a multiple of deployment.key_tokens (32), got 16",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "not_said", "said"), BAD_FLEETS)
+def test_a_fleet_that_cannot_be_is_refused(change: str, not_said: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_scenario("smoke", [change])
+    assert said in caught.value.message
+    assert not not_said or not_said not in caught.value.message
+
+
+def test_synthetic_content_has_no_type_at_any_site() -> None:
+    changes = ["deployment.content=synthetic", "deployment.sites={b: {dtype: float16}}"]
+    with pytest.raises(ConfigError, match=r"deployment\.sites\.b\.dtype: synthetic content is"):
+        load_scenario("smoke", changes)
+
+
+def test_ranks_must_divide_the_heads() -> None:
+    with pytest.raises(ConfigError) as caught:
+        preflight(load_scenario("smoke", ["deployment.sites={b: {shards: 4}}"]))
+    assert caught.value.message == (
+        "deployment.sites.b: layout.kv_heads: must be a multiple of shards (4), got 2"
+    )
+
+
+@pytest.mark.parametrize("name", ["closed_form_within", "overlap_within"])
+def test_what_is_computed_on_paper_knows_no_conversion(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"expect\.{name}: knows of no chunks that are conv"):
+        load_scenario("smoke", [B_DIFFERS, f"expect.{name}={{percent: 5}}"])
+
+
+def test_a_site_gets_its_own_and_the_chain_that_all_share(tmp_path: Path) -> None:
+    sites = deployed(load_scenario("smoke", [B_DIFFERS]), tmp_path)
+    a, b = sites["a"], sites["b"]
+    assert (a.block_tokens, a.chunk_tokens, a.shards, a.dtype) == (16, 256, 1, "float32")
+    assert (b.block_tokens, b.chunk_tokens, b.shards, b.dtype) == (32, 64, 2, "bfloat16")
+    assert a.key_tokens == b.key_tokens == 16
+    blocks = ["deployment.block_tokens=24", "deployment.chunk_tokens=768"]
+    blocks += ["workload.prefix_tokens=768", "deployment.sites={b: {block_tokens: 16}}"]
+    assert load_scenario("smoke", blocks).deployment.chain_tokens == 8
+
+
+def test_a_part_of_a_fleet_can_be_swept() -> None:
+    axis = 'sweep=[{"path": "deployment.sites.b.chunk_tokens", "values": [64, 1024]}]'
+    cells = load_scenario("smoke", [B_DIFFERS, axis]).cells()
+    assert [cell.scenario.deployment.at("b").chunk_tokens for cell in cells] == [64, 1024]

@@ -79,9 +79,9 @@ def test_a_working_set_has_no_controls() -> None:
 
 def test_a_site_can_have_sizes_of_its_own() -> None:
     one = scenario(deployment={**BASIC["deployment"], "sites": {"a": {"dram_bytes": "1GiB"}}})
-    sizes = [one.deployment.size("dram_bytes", site) for site in ("a", "b")]
+    sizes = [one.deployment.at(site).dram_bytes for site in ("a", "b")]
     assert sizes == [2**30, 64 * 2**30]
-    assert one.deployment.size("device_bytes", "a") == 40 * 2**30
+    assert one.deployment.at("a").device_bytes == 40 * 2**30
     with pytest.raises(ConfigError, match=r"deployment.sites.c: unknown site"):
         scenario(deployment={"sites": {"c": {}}})
 

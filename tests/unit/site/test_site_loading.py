@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
+from geokv.cache.convert import Converter
 from geokv.cache.layout import ChunkLayout
-from geokv.site.loading import LayerFiller
+from geokv.site.loading import LayerFiller, by_shard, read_payload, write_payload
 
 LAYOUT = ChunkLayout(
     model_fingerprint="m",
@@ -111,3 +114,28 @@ async def test_a_copy_ends_with_what_it_was_for() -> None:
     with pytest.raises(asyncio.CancelledError):
         await copy
     assert engine.kept == [0]
+
+
+def fill(payload: torch.Tensor, kv: torch.Tensor) -> None:
+    assert payload.is_contiguous()
+    payload.copy_(kv)
+
+
+@pytest.mark.parametrize("shards", [1, 2, 4])
+def test_a_payload_lies_as_its_ranks_say(shards: int) -> None:
+    """As the converter between sites of other ranks has it, which knows nothing of this."""
+    one = replace(LAYOUT, kv_heads=4, wire_bytes_per_token=4 * LAYOUT.wire_bytes_per_token)
+    many = replace(one, shards=shards)
+    kv = torch.rand(4, 2, 32, 4, 8)
+    plain, memory, converted = (memoryview(bytearray(one.real_bytes)) for _ in range(3))
+    write_payload(plain, one, lambda payload: fill(payload, kv))
+    write_payload(memory, many, lambda payload: fill(payload, kv))
+    Converter(many, one).convert(plain, 0, converted, 0, 32)
+    assert memory == converted
+    assert (memory == plain) == (shards == 1)
+    assert torch.equal(read_payload(memory, many), kv)
+    # A group of layers alone, and a part that is changed in place.
+    group = memory[: one.real_bytes // 2]
+    assert torch.equal(read_payload(group, many, 2), kv[:2])
+    by_shard(memory, many)[:, :, :16].neg_()
+    assert torch.equal(read_payload(memory, many)[:, :, :16], -kv[:, :, :16])
