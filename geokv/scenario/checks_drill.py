@@ -86,7 +86,7 @@ def _event(scenario: Scenario, stream: Stream, event: Event, place: str) -> list
         found.append(f"{place}.fault: needs cache.directory.kind central")
     if event.fault in _NEEDS_DISK or getattr(event, "tier", None) == "disk":
         site = getattr(event, "site", "")
-        if site in sites and not scenario.deployment.size("disk_bytes", site):
+        if site in sites and not scenario.deployment.at(site).disk_bytes:
             found.append(f"{place}.site: {site} has no disk (deployment.disk_bytes)")
     if isinstance(event, Partition):
         twice = [site for site, n in Counter(chain(*event.groups)).items() if n > 1]

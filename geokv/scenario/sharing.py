@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from geokv.scenario.paths import suggest
 from geokv.scenario.substrate import FOREIGN, TCP_ONLY, Substrate
 from geokv.scenario.tenants import TENANTS
+from geokv.scenario.workload import Stream
 
 if TYPE_CHECKING:
     from geokv.scenario.model import Scenario
@@ -47,11 +48,14 @@ def _substrate(scenario: Scenario) -> list[str]:
 
 def _caps(scenario: Scenario) -> list[str]:
     substrate = scenario.cache.substrate
+    known = list(TENANTS)
+    if isinstance(scenario.workload, Stream):
+        known += [f"tenant-{number}" for number in range(len(known), scenario.workload.tenants)]
     found = [
-        f"cache.substrate.tenant_caps.{name}: unknown tenant (known: {', '.join(TENANTS)})"
-        f"{suggest(name, list(TENANTS))}"
+        f"cache.substrate.tenant_caps.{name}: unknown tenant (known: {', '.join(known)})"
+        f"{suggest(name, known)}"
         for name in substrate.tenant_caps or {}
-        if name not in TENANTS
+        if name not in known
     ]
     sites = list(scenario.topology.sites)
     seen: dict[frozenset[str], str] = {}

@@ -1,4 +1,4 @@
-"""The tenants of every run, by the names that records and rate caps know them by."""
+"""The tenants of every run, by the names that records and rate caps have for them."""
 
 TENANT = "tenant-0"
 """Whose requests are measured."""
