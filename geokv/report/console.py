@@ -12,6 +12,7 @@ from rich.text import Text
 
 from geokv.report import words
 from geokv.report.answers import Answer, answers
+from geokv.report.drill_console import drill_parts
 from geokv.report.pivot import Pivot, pivots
 
 WIDTH_COLUMNS = 120
@@ -38,9 +39,11 @@ def table_console() -> Console:
 def render(summary: dict[str, Any]) -> RenderableType:
     """What ``print_run`` prints, for a caller that lays it out itself."""
     scenario = summary["scenario"]
+    title = [Text(scenario["title"], style="bold"), Text(scenario["question"], style="italic")]
+    if summary.get("kind") == "drill":
+        return Group(*title, *drill_parts(summary), *_warnings(summary), _verdict(summary))
     parts: list[RenderableType] = [
-        Text(scenario["title"], style="bold"),
-        Text(scenario["question"], style="italic"),
+        *title,
         *(Text(line, style="dim") for line in words.header(summary)),
         _table(summary),
     ]
@@ -57,10 +60,12 @@ def render(summary: dict[str, Any]) -> RenderableType:
     if shown := answers(summary):
         parts.append(Padding(_answers(shown), (1, 0, 0, 0)))
     parts.append(Padding(_judged(summary), (1, 0, 0, 0)))
-    for said in summary["warnings"]:
-        parts.append(Text(f"! {said}", style="yellow"))
-    parts.append(_verdict(summary))
+    parts += [*_warnings(summary), _verdict(summary)]
     return Group(*parts)
+
+
+def _warnings(summary: dict[str, Any]) -> list[Text]:
+    return [Text(f"! {said}", style="yellow") for said in summary["warnings"]]
 
 
 def _table(summary: dict[str, Any]) -> Table:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
 
 from geokv.errors import RunError
 from geokv.report.disk import saving
+
+_OF_A_CELL = re.compile(r"history-(\d+)-.+")
+"""Of a drill, whose cells have files of their own. Names of sites begin with a letter."""
 
 
 class _Stamped(msgspec.Struct, frozen=True):
@@ -20,7 +24,8 @@ def merge_history(run_dir: Path) -> Path | None:
     """Merge ``records/history-*.jsonl`` by time into ``history.jsonl``.
 
     Lines are kept byte for byte; events of one instant keep the order of their files'
-    names, then of their lines. None, and no file, when no site kept a history.
+    names, then of their lines. None, and no file, when no site kept a history. Of a drill
+    the order is that of cells first, and each line begins with the number of its ``cell``.
 
     Raises:
         RunError: a line that is no event, named ``file:line``, or a full disk.
@@ -30,15 +35,20 @@ def merge_history(run_dir: Path) -> Path | None:
     if not files:
         return None
     decoder = msgspec.json.Decoder(_Stamped)
-    events: list[tuple[int, bytes]] = []
+    events: list[tuple[int, int, bytes]] = []
     for path in files:
+        match = _OF_A_CELL.fullmatch(path.stem)
+        cell = int(match[1]) if match else -1
         for number, line in enumerate(path.read_bytes().splitlines(), start=1):
             try:
-                events.append((decoder.decode(line).t_ns, line))
+                t_ns = decoder.decode(line).t_ns
             except msgspec.MsgspecError as error:
                 raise RunError(f"{path}:{number}: not an event ({error})") from None
-    events.sort(key=lambda event: event[0])
+            if match:
+                line = b'{"cell":%d,' % cell + line.lstrip().removeprefix(b"{")
+            events.append((cell, t_ns, line))
+    events.sort(key=lambda event: event[:2])
     target = run_dir / "history.jsonl"
     with saving(target), target.open("wb") as out:
-        out.writelines(line + b"\n" for _, line in events)
+        out.writelines(line + b"\n" for _, _, line in events)
     return target

@@ -14,15 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from geokv.errors import ConfigError, RunError
+from geokv.measure.drill.summary import summarise_drill
 from geokv.measure.energy import joules_by_request
 from geokv.measure.records import load_cells, load_requests
 from geokv.measure.summary import summarise
 from geokv.report.csv import to_csv
 from geokv.report.disk import explained, require_space, saving, write_text
+from geokv.report.drill_csv import to_drill_csv
+from geokv.report.drill_markdown import to_drill_markdown
 from geokv.report.history import merge_history
 from geokv.report.links import to_links
 from geokv.report.markdown import to_markdown
-from geokv.scenario import Scenario
+from geokv.scenario import Scenario, read_back
 
 NEEDED_BYTES = 32 * 2**20
 """Room a run folder must have: records of some thousand requests, plots and tables."""
@@ -69,6 +72,8 @@ def write_all(run_dir: Path) -> dict[str, Any]:
         RunError: broken or missing records, or a full disk.
         ConfigError: the folder cannot be written to.
     """
+    if read_back(run_dir / "scenario.yaml").is_drill:
+        return _write_drill(run_dir)
     # Imported late: a table is printed and a folder made without Arrow and Matplotlib.
     from geokv.report.html import to_html
     from geokv.report.parquet import write_parquet
@@ -76,10 +81,7 @@ def write_all(run_dir: Path) -> dict[str, Any]:
 
     summary = summarise(run_dir)
     records = load_cells(run_dir)
-    write_text(
-        run_dir / "summary.json",
-        json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
-    )
+    _write_summary(run_dir, summary)
     write_text(run_dir / "table.csv", to_csv(summary))
     write_text(run_dir / "table.md", to_markdown(summary))
     write_text(run_dir / "links.json", to_links(records))
@@ -89,6 +91,21 @@ def write_all(run_dir: Path) -> dict[str, Any]:
     draw_plots(summary, run_dir / "plots")
     write_text(run_dir / "report.html", to_html(summary, records, run_dir / "plots"))
     return summary
+
+
+def _write_drill(run_dir: Path) -> dict[str, Any]:
+    """A drill is judged by its history, so that is merged first."""
+    merge_history(run_dir)
+    summary = summarise_drill(run_dir)
+    _write_summary(run_dir, summary)
+    write_text(run_dir / "table.csv", to_drill_csv(summary))
+    write_text(run_dir / "table.md", to_drill_markdown(summary))
+    return summary
+
+
+def _write_summary(run_dir: Path, summary: dict[str, Any]) -> None:
+    text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
+    write_text(run_dir / "summary.json", text + "\n")
 
 
 def read_summary(run_dir: Path) -> dict[str, Any]:

@@ -34,6 +34,8 @@ class Span:
     said: str
     n: int = 0
     """How many requests it stands on."""
+    unknown: bool = False
+    """It may have come: there was nothing to see it by."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,8 @@ def _first_good(after: Sequence[tuple[Exchange, str]], from_ns: int) -> Span:
         if one.ok and fate != "wrong" and one.first_ns is not None
     ]
     if not good:
-        return Span(None, f"none of {len(after)} requests sent after it was answered", len(after))
+        said = f"none of {len(after)} requests sent after it was answered"
+        return Span(None, said, len(after), unknown=not after)
     first_ns, one = min(good, key=lambda item: item[0])
     return Span(first_ns - from_ns, f"request {one.request_id}", 1)
 
@@ -149,10 +152,11 @@ def _hit_rate_back(
     before: Sequence[tuple[Exchange, str]], after: Sequence[tuple[Exchange, str]], from_ns: int
 ) -> Span:
     if not before:
-        return Span(None, "no request had ended before the first fault")
+        return Span(None, "no request had ended before the first fault", unknown=True)
     usual = sum(_hit(one) for one, _ in before) / len(before)
     if not usual:
-        return Span(None, f"nothing was found cached before either (n = {len(before)})")
+        said = f"nothing was found cached before either (n = {len(before)})"
+        return Span(None, said, len(before), unknown=True)
     for start in range(len(after) - WINDOW + 1):
         window = [one for one, _ in after[start : start + WINDOW]]
         rate = sum(_hit(one) for one in window) / WINDOW
@@ -161,7 +165,7 @@ def _hit_rate_back(
             said = f"{rate:.2f} of {WINDOW} against {usual:.2f} of {len(before)} before"
             return Span(first_ns - from_ns, said, len(before))
     said = f"not {usual:.2f} (n = {len(before)}) in any {WINDOW} of {len(after)} requests after"
-    return Span(None, said, len(before))
+    return Span(None, said, len(before), unknown=len(after) < WINDOW)
 
 
 def _ttft_back(
@@ -169,7 +173,7 @@ def _ttft_back(
 ) -> Span:
     usual = [one.ttft_ns for one, _ in before if one.ttft_ns is not None]
     if not usual:
-        return Span(None, "no request was answered before the first fault")
+        return Span(None, "no request was answered before the first fault", unknown=True)
     limit_ns = percentile(usual, 0.5) * (1 + TTFT_TOLERANCE)
     for start in range(len(after) - WINDOW + 1):
         window = [one for one, _ in after[start : start + WINDOW]]
@@ -182,7 +186,7 @@ def _ttft_back(
             )
             return Span(first_ns - from_ns, said, len(usual))
     said = f"no {WINDOW} of {len(after)} requests after have a median of {limit_ns / 1e6:.3f} ms"
-    return Span(None, said, len(usual))
+    return Span(None, said, len(usual), unknown=len(after) < WINDOW)
 
 
 def _hit(one: Exchange) -> bool:

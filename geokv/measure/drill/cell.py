@@ -1,0 +1,58 @@
+"""One cell of a drill, reduced: judged lines, faults with their recovery, fates, times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from geokv.measure.checker import check_all
+from geokv.measure.checker.finding import Finding
+from geokv.measure.checker.history import History
+from geokv.measure.drill.fates import Fates, fates
+from geokv.measure.drill.faults import FaultSeen, faults_seen
+from geokv.measure.drill.promises import judge_drill, judge_events, misses_by_cause
+from geokv.measure.drill.recovery import Recovery, recoveries
+from geokv.measure.drill.soundness import examine
+from geokv.scenario.sweep import Cell
+
+
+@dataclass(frozen=True)
+class DrillCell:
+    cell: Cell
+    recorded: bool
+    """The run got as far as the end of this cell."""
+    lines: list[Finding]
+    faults: list[FaultSeen]
+    recoveries: list[Recovery]
+    fates: Fates
+    misses: dict[str, int]
+
+    @property
+    def link_problems(self) -> list[str]:
+        """Why no number of this cell counts (INV-7); empty when links kept to their plan."""
+        return [line.said for line in self.lines if line.name == "links" and line.ok is False]
+
+    @property
+    def is_control(self) -> bool:
+        return self.cell.control is not None
+
+
+def reduce_drill_cell(cell: Cell, history: History | None) -> DrillCell:
+    """Everything that a cell's history says.
+
+    Args:
+        history: None when the run did not get that far.
+    """
+    history = history or History([], cell.index)
+    scenario = cell.scenario
+    found = fates(history)
+    faults = faults_seen(history)
+    recovered = recoveries(history, found, faults)
+    lines = [
+        *check_all(history),
+        *examine(history, [event.title for event in scenario.timeline]),
+        *judge_events(scenario.timeline, recovered),
+        *judge_drill(scenario.expect.drill, history, found),
+    ]
+    recorded = history.end_ns is not None
+    misses = dict(misses_by_cause(history))
+    return DrillCell(cell, recorded, lines, faults, recovered, found, misses)

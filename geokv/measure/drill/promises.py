@@ -1,0 +1,97 @@
+"""What a drill promises beside its invariants: judged lines ``expect:…``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from geokv.measure.checker.finding import Finding
+from geokv.measure.checker.history import History
+from geokv.measure.drill.fates import Fates
+from geokv.measure.drill.recovery import Recovery
+from geokv.measure.percentile import percentile
+from geokv.measure.result import at_least, at_most
+from geokv.scenario.drill import DrillPromises
+from geokv.scenario.timeline import Event
+from geokv.units import NS_PER_S
+
+
+def judge_events(timeline: Sequence[Event], seen: Sequence[Recovery]) -> list[Finding]:
+    """``expect:NAME.PROMISE`` of every event that promises something."""
+    by_name = {recovery.fault.name: recovery for recovery in seen}
+    findings = []
+    for event in timeline:
+        recovery = by_name.get(event.title)
+        promised = event.expect.model_dump(exclude_none=True)
+        for promise, limit in promised.items():
+            name = f"expect:{event.title}.{promise}"
+            if recovery is None:
+                findings.append(Finding(name, "", None, "the fault was not seen to take effect"))
+            elif promise == "fetches_lost_at_most":
+                lost = recovery.fetches_lost
+                ok = lost <= limit
+                findings.append(Finding(name, "", ok, f"{lost} fetches {at_most(ok)} {limit}"))
+            else:
+                findings.append(_within(name, promise, limit, recovery))
+    return findings
+
+
+def _within(name: str, promise: str, limit_s: float, recovery: Recovery) -> Finding:
+    span = recovery.spans()[promise.removesuffix("_within")]
+    if span.ns is None:
+        return Finding(name, "", None if span.unknown else False, f"never: {span.said}")
+    ok = span.ns <= limit_s * NS_PER_S
+    said = f"{span.ns / 1e6:.3f} ms {at_most(ok)} {limit_s * 1000:g} ms ({span.said})"
+    return Finding(name, "", ok, said)
+
+
+def judge_drill(promises: DrillPromises | None, history: History, found: Fates) -> list[Finding]:
+    """``expect:PROMISE`` of the whole drill."""
+    if promises is None:
+        return []
+    findings = []
+    rows = [one for one, _ in found.by_request]
+    answered = [one for one in rows if one.ok]
+    if promises.answered is not None:
+        share = len(answered) / len(rows) if rows else None
+        findings.append(_at_least("answered", share, promises.answered, len(rows)))
+    if promises.ttft_p99_at_most is not None:
+        findings.append(_p99(promises.ttft_p99_at_most, [one.ttft_ns for one in answered]))
+    if promises.hit_rate_at_least is not None:
+        hits = sum(one.cached_tokens > 0 for one in answered)
+        rate = hits / len(answered) if answered else None
+        limit = promises.hit_rate_at_least
+        findings.append(_at_least("hit_rate_at_least", rate, limit, len(answered)))
+    misses = misses_by_cause(history)
+    for cause, count in promises.misses_at_least.items():
+        ok = misses[cause] >= count
+        said = f"{misses[cause]} misses {at_least(ok)} {count}"
+        findings.append(Finding(f"expect:misses_at_least.{cause}", "", ok, said))
+    for cause, count in promises.misses_at_most.items():
+        ok = misses[cause] <= count
+        said = f"{misses[cause]} misses {at_most(ok)} {count}"
+        findings.append(Finding(f"expect:misses_at_most.{cause}", "", ok, said))
+    return findings
+
+
+def misses_by_cause(history: History) -> Counter[str]:
+    """Every miss that a site counted, in order of cause."""
+    seen = Counter(str(event.get("cause", "")) for event in history.of("miss"))
+    return Counter({cause: seen[cause] for cause in sorted(seen)})
+
+
+def _at_least(name: str, share: float | None, limit: float, n: int) -> Finding:
+    if share is None:
+        return Finding(f"expect:{name}", "", None, "there is nothing to judge by")
+    ok = share >= limit
+    return Finding(f"expect:{name}", "", ok, f"{share:.4f} {at_least(ok)} {limit:g} (n = {n})")
+
+
+def _p99(limit_s: float, samples: Sequence[int | None]) -> Finding:
+    seen = [value for value in samples if value is not None]
+    if not seen:
+        return Finding("expect:ttft_p99_at_most", "", None, "no request was answered")
+    p99 = percentile(seen, 0.99)
+    ok = p99 <= limit_s * NS_PER_S
+    said = f"{p99 / 1e6:.3f} ms {at_most(ok)} {limit_s * 1000:g} ms (n = {len(seen)})"
+    return Finding("expect:ttft_p99_at_most", "", ok, said)

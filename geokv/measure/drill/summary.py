@@ -1,0 +1,206 @@
+"""``summary.json`` of a drill, as one plain mapping; numbers are rounded here and only here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from geokv.errors import RunError
+from geokv.measure.checker.finding import Finding
+from geokv.measure.checker.history import Event, load_histories
+from geokv.measure.drill.cell import DrillCell, reduce_drill_cell
+from geokv.measure.drill.recovery import Recovery, Span
+from geokv.measure.drill.verdict import decide_drill, word_of
+from geokv.measure.percentile import percentile
+from geokv.measure.records import Manifest, load_manifest
+from geokv.scenario import Scenario, read_back
+from geokv.scenario.workload import Stream
+
+_SHOWN = 8
+"""Longer lists in an excerpt, such as all keys of a site, are cut to so many."""
+
+
+def summarise_drill(run_dir: Path) -> dict[str, Any]:
+    """Judge the history of a drill's run folder.
+
+    Raises:
+        RunError: no history, a broken one, or one of another scenario.
+        ConfigError: ``scenario.yaml`` is not a resolved scenario.
+    """
+    scenario = read_back(run_dir / "scenario.yaml")
+    manifest, whole = load_manifest(run_dir)
+    if manifest.scenario_hash != scenario.hash:
+        raise RunError(
+            f"{run_dir}: scenario.yaml (hash {scenario.hash}) is not what ran "
+            f"({manifest.scenario_hash})",
+            "restore the file or run again; a finished run's settings are not to be edited",
+        )
+    histories = {history.cell: history for history in load_histories(run_dir)}
+    cells = [reduce_drill_cell(cell, histories.get(cell.index)) for cell in scenario.cells()]
+    verdict, judged = decide_drill(cells)
+    return {
+        "kind": "drill",
+        "verdict": verdict.word,
+        "exit_code": verdict.exit_code,
+        "reasons": verdict.reasons,
+        "scenario": {
+            "name": scenario.name,
+            "title": scenario.title,
+            "question": scenario.question,
+            "hash": scenario.hash,
+        },
+        "ran": _ran(scenario, manifest),
+        "expectations": [{"name": r.name, "ok": r.ok, "said": r.said} for r in judged],
+        "warnings": _warnings(cells),
+        "notes": _notes(scenario),
+        "control": scenario.control.model_dump(mode="json") if scenario.control else None,
+        "cells": [_cell(cell) for cell in cells],
+        "provenance": whole,
+    }
+
+
+def _ran(scenario: Scenario, manifest: Manifest) -> dict[str, Any]:
+    stream = scenario.workload
+    if not isinstance(stream, Stream):
+        raise RunError(f"{scenario.name} is not a drill", "use geokv table RUN")
+    return {
+        "model": manifest.model,
+        "stands_for": manifest.stands_for,
+        "compute": scenario.deployment.compute,
+        "byte_scale": manifest.byte_scale,
+        "clock": manifest.clock,
+        "kernel": manifest.kernel,
+        "seed": manifest.seed,
+        "tenants": stream.tenants,
+        "prefixes": stream.prefixes,
+        "prefix_tokens": stream.prefix_tokens,
+        "question_tokens": stream.question_tokens,
+        "output_tokens": stream.output_tokens,
+        "requests": stream.requests,
+        "rate_per_s": stream.rate,
+        "askers": dict(stream.askers),
+        "providers": list(stream.providers),
+        "cold": stream.cold,
+        "chunk_tokens": scenario.deployment.chunk_tokens,
+        "swept": [path for axis in scenario.sweep for path in axis.paths],
+    }
+
+
+def _warnings(cells: Sequence[DrillCell]) -> list[str]:
+    warnings = []
+    for cell in cells:
+        if cell.is_control:
+            continue
+        for one, fate in cell.fates.by_request:
+            if fate in ("failed", "refused") and one.answer is not None:
+                why = one.answer.get("error")
+                warnings.append(f"{cell.cell.label}: request {one.request_id} {fate}: {why}")
+    return warnings
+
+
+def _notes(scenario: Scenario) -> list[str]:
+    notes = []
+    if scenario.control is not None and scenario.control.sabotage:
+        notes.append(
+            f"the cell control ran with a planted weakness: {scenario.control.sabotage}; its "
+            "numbers are of a product that is broken on purpose"
+        )
+    scale = scenario.deployment.byte_scale
+    if scale > 1:
+        notes.append(
+            f"S = {scale}: link rates and wire bytes are divided by {scale}, times are not; TCP "
+            "windows in packets, slow-start rounds and per-packet costs are the slower link's"
+        )
+    notes.append(
+        "times of a fault are those of its evidence, seen from outside; a checker sees what the "
+        "history holds (docs/measures.md)"
+    )
+    return notes
+
+
+def _cell(cell: DrillCell) -> dict[str, Any]:
+    rows = [one for one, _ in cell.fates.by_request]
+    answered = [one for one in rows if one.ok]
+    times = [one.ttft_ns for one in answered if one.ttft_ns is not None]
+    hits = sum(one.cached_tokens > 0 for one in answered)
+    start_ns = min((one.sent_ns for one in rows), default=0)
+    return {
+        "cell": cell.cell.index,
+        "label": cell.cell.label,
+        "settings": cell.cell.settings,
+        "km": round(cell.cell.km, 3),
+        "out_of_range": cell.cell.out_of_range,
+        "control": cell.is_control,
+        "verdict": word_of(cell),
+        "recorded": cell.recorded,
+        "valid": cell.recorded and not cell.link_problems,
+        "problems": cell.link_problems,
+        "requests": len(rows),
+        "answered": len(answered),
+        "ttft_p50_ms": _ms(percentile(times, 0.5) if times else None),
+        "ttft_p99_ms": _ms(percentile(times, 0.99) if times else None),
+        "hit_rate": round(hits / len(answered), 4) if answered else None,
+        "bytes": sum(int(one.answers[0].get("wire_bytes") or 0) for one in answered),
+        "fates": {"requests": cell.fates.requests, "fetches": cell.fates.fetches},
+        "misses": cell.misses,
+        "faults": _faults(cell, start_ns),
+        "lines": [_line(line) for line in cell.lines],
+    }
+
+
+def _faults(cell: DrillCell, start_ns: int) -> list[dict[str, Any]]:
+    """Times of evidence since the first request was sent."""
+    recovered = {recovery.fault.name: recovery for recovery in cell.recoveries}
+    return [
+        {
+            "name": fault.name,
+            "kind": fault.kind,
+            "target": fault.target,
+            "took_effect_ms": _ms(None if fault.took_ns is None else fault.took_ns - start_ns),
+            "healed_ms": _ms(None if fault.healed_ns is None else fault.healed_ns - start_ns),
+            "evidence": fault.evidence,
+            "problem": fault.problem,
+            "recovery": _recovery(recovered.get(fault.name)),
+        }
+        for fault in cell.faults
+    ]
+
+
+def _recovery(recovery: Recovery | None) -> dict[str, Any] | None:
+    if recovery is None:
+        return None
+    spans = {name: _span(span) for name, span in recovery.spans().items()}
+    return {**spans, "fetches_lost": recovery.fetches_lost}
+
+
+def _span(span: Span) -> dict[str, Any]:
+    return {"ms": _ms(span.ns), "n": span.n, "said": span.said}
+
+
+def _line(line: Finding) -> dict[str, Any]:
+    return {
+        "name": line.name,
+        "inv": line.inv,
+        "ok": line.ok,
+        "said": line.said,
+        "excerpt": [brief(event) for event in line.excerpt],
+    }
+
+
+def brief(event: Event) -> Event:
+    """An event for people: long lists and mappings are cut, and say so."""
+    return {name: _brief(value) for name, value in event.items()}
+
+
+def _brief(value: Any) -> Any:
+    if isinstance(value, list) and len(value) > _SHOWN:
+        return [*value[:_SHOWN], f"… {len(value) - _SHOWN} more"]
+    if isinstance(value, dict) and len(value) > _SHOWN:
+        kept = dict(list(value.items())[:_SHOWN])
+        return {**kept, "…": f"{len(value) - _SHOWN} more"}
+    return value
+
+
+def _ms(value_ns: int | None) -> float | None:
+    return None if value_ns is None else round(value_ns / 1_000_000, 3)

@@ -1,0 +1,85 @@
+"""From the judged lines of a drill's cells to one word; the words and their order are those of
+``geokv.measure.verdict``.
+
+The control cell is judged the other way round: every line that it names must be broken there.
+One that is not leaves the verdict ``unknown``, because then nobody knows whether the checker sees
+anything at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from geokv.measure.drill.cell import DrillCell
+from geokv.measure.result import Result
+from geokv.measure.verdict import Verdict
+
+
+def decide_drill(cells: Sequence[DrillCell]) -> tuple[Verdict, list[Result]]:
+    """The verdict, and its judged lines: each of the normal cells once, then the control's."""
+    normal = [cell for cell in cells if not cell.is_control]
+    judged = _judged(normal)
+    for cell in cells:
+        if cell.is_control:
+            judged += control_lines(cell)
+    void = [f"{r.name}: {r.said}" for r in judged if r.name == "links" and r.ok is False]
+    broken = [f"{r.name}: {r.said}" for r in judged if r.name != "links" and r.ok is False]
+    open_ends = [f"{r.name}: {r.said}" for r in judged if r.ok is None]
+    unrecorded = [cell.cell.label for cell in cells if not cell.recorded]
+    if unrecorded:
+        open_ends.insert(0, f"the run did not get to the end of {', '.join(unrecorded)}")
+    reasons = [*void, *broken, *open_ends]
+    if void:
+        return Verdict("invalid", reasons), judged
+    if broken:
+        return Verdict("fail", reasons), judged
+    return Verdict("unknown" if open_ends else "pass", reasons), judged
+
+
+def word_of(cell: DrillCell) -> str:
+    """Of one cell by itself; of the control whether it failed as it must."""
+    if cell.is_control:
+        lines = [line.ok for line in control_lines(cell)]
+    else:
+        lines = [line.ok for line in cell.lines]
+    if cell.link_problems:
+        return "invalid"
+    if False in lines:
+        return "fail"
+    return "pass" if cell.recorded and None not in lines else "unknown"
+
+
+def control_lines(cell: DrillCell) -> list[Result]:
+    """``control:LINE`` of every line that must be broken in the control cell."""
+    control = cell.cell.control
+    if control is None:
+        return []
+    by_name = {line.name: line for line in cell.lines}
+    results = []
+    for name in control.fails:
+        line = by_name.get(name)
+        if line is not None and line.ok is False and not cell.link_problems:
+            results.append(Result(f"control:{name}", True, f"fails as it must: {line.said}"))
+            continue
+        said = "it is not judged there" if line is None else line.said
+        if cell.link_problems:
+            said = f"links were off: {cell.link_problems[0]}"
+        why = f"the control did not fail: the checker {name} may see nothing ({said})"
+        results.append(Result(f"control:{name}", None, why))
+    return results
+
+
+def _judged(cells: Sequence[DrillCell]) -> list[Result]:
+    """Each line once: the worst of what it is in any cell, and there the first."""
+    order = {False: 0, None: 1, True: 2}
+    names = dict.fromkeys(line.name for cell in cells for line in cell.lines)
+    results = []
+    for name in names:
+        seen = [(line, cell) for cell in cells for line in cell.lines if line.name == name]
+        line, cell = min(seen, key=lambda item: order[item[0].ok])
+        count = sum(other.ok is line.ok for other, _ in seen)
+        said = line.said
+        if len(cells) > 1:
+            said = f"{cell.cell.label}: {said} ({count} of {len(seen)} cells)"
+        results.append(Result(name, line.ok, said))
+    return results

@@ -1,0 +1,79 @@
+"""A drill on a terminal: cells, faults with what followed them, judged lines, verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from geokv.report import words
+from geokv.report.drill_words import cell_row, cell_titles, fault_rows, fault_titles, header
+
+_STYLES = {"pass": "green", "fail": "bold red"}
+_MARKS = {True: "green", False: "red", None: "yellow"}
+
+
+def drill_parts(summary: dict[str, Any]) -> list[RenderableType]:
+    """Everything between title and verdict, for ``console.render``."""
+    parts: list[RenderableType] = [Text(line, style="dim") for line in header(summary)]
+    parts.append(_cells(summary))
+    if rows := fault_rows(summary):
+        parts.append(_faults(rows))
+    parts.append(_judged(summary))
+    for excerpt in _excerpts(summary):
+        parts.append(excerpt)
+    return parts
+
+
+def _cells(summary: dict[str, Any]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for number, title in enumerate(cell_titles()):
+        table.add_column(title, justify="right" if number > 1 else "left")
+    for cell in summary["cells"]:
+        label, word, *rest = cell_row(cell)
+        style = "dim" if cell["control"] else ""
+        table.add_row(label, Text(word, style=_STYLES.get(word, "yellow")), *rest, style=style)
+    return table
+
+
+def _faults(rows: list[list[str]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for number, title in enumerate(fault_titles()):
+        table.add_column(title, justify="right" if number > 2 else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _judged(summary: dict[str, Any]) -> Table:
+    table = Table.grid(padding=(0, 1))
+    for item in summary["expectations"]:
+        mark = Text(words.MARKS[item["ok"]], style=_MARKS[item["ok"]])
+        table.add_row(mark, Text(item["name"], style="bold"), Text(item["said"]))
+    return table
+
+
+def _excerpts(summary: dict[str, Any]) -> list[Text]:
+    """The events behind every broken line of a cell that should have none."""
+    shown = []
+    for cell in summary["cells"]:
+        if cell["control"]:
+            continue
+        for line in cell["lines"]:
+            if line["ok"] is False and line["excerpt"]:
+                text = Text(f"\n{cell['label']}: {line['name']}: {line['said']}", style="red")
+                for event in line["excerpt"]:
+                    text.append(f"\n  {event_text(event)}", style="dim")
+                shown.append(text)
+    return shown
+
+
+def event_text(event: dict[str, Any]) -> str:
+    """One event in one line: ``1204.113 ms b use key=… …``."""
+    first = f"{event['t_ns'] / 1e6:.6f} ms {event.get('site') or '-'} {event['op']}"
+    skipped = {"t_ns", "site", "op", "cell"}
+    rest = " ".join(f"{name}={value}" for name, value in event.items() if name not in skipped)
+    return f"{first} {rest}".rstrip()

@@ -1,0 +1,62 @@
+"""``table.md`` of a drill: tables, judged lines with their events, fine print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from geokv.report import words
+from geokv.report.drill_console import event_text
+from geokv.report.drill_words import cell_row, cell_titles, fault_rows, fault_titles, header
+
+
+def to_drill_markdown(summary: dict[str, Any]) -> str:
+    """The report of one drill as GitHub-flavoured Markdown."""
+    scenario = summary["scenario"]
+    lines = [f"# {scenario['title']}", "", f"*{scenario['question']}*", ""]
+    lines += [f"{line}  " for line in header(summary)]
+    lines += ["", *_table(cell_titles(), [cell_row(cell) for cell in summary["cells"]]), ""]
+    if rows := fault_rows(summary):
+        lines += ["## Faults", "", *_table(fault_titles(), rows), "", *_evidence(summary), ""]
+    lines += [f"## Verdict: {summary['verdict']}", ""]
+    lines += [f"- {reason}" for reason in summary["reasons"]]
+    lines += [""] if summary["reasons"] else []
+    lines += ["| | judged | |", "| --- | --- | --- |"]
+    for item in summary["expectations"]:
+        lines.append(f"| {words.MARKS[item['ok']]} | {item['name']} | {_cell(item['said'])} |")
+    lines += _excerpts(summary)
+    for title in ("warnings", "notes"):
+        if summary[title]:
+            lines += ["", f"## {title.title()}", "", *(f"- {said}" for said in summary[title])]
+    return "\n".join(lines) + "\n"
+
+
+def _evidence(summary: dict[str, Any]) -> list[str]:
+    """How each fault was seen from outside."""
+    return [
+        f"- {cell['label'] or '-'}: {fault['name']} {phase.replace('-', ' ')}: {said}"
+        for cell in summary["cells"]
+        for fault in cell["faults"]
+        for phase, said in fault["evidence"].items()
+    ]
+
+
+def _excerpts(summary: dict[str, Any]) -> list[str]:
+    lines: list[str] = []
+    for cell in summary["cells"]:
+        for line in cell["lines"]:
+            if line["ok"] is False and line["excerpt"]:
+                lines += ["", f"### {cell['label'] or '-'}: {line['name']}", "", line["said"], ""]
+                lines += ["```", *(event_text(event) for event in line["excerpt"]), "```"]
+    return lines
+
+
+def _table(head: list[str], rows: list[list[str]]) -> list[str]:
+    return [_line(head), "|" + " --- |" * len(head), *map(_line, rows)]
+
+
+def _line(texts: list[str]) -> str:
+    return "| " + " | ".join(_cell(text) for text in texts) + " |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
