@@ -12,7 +12,19 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from geokv.cli import capture, check, clean, doctor, kernel, model, profile, run, serve, table
+from geokv.cli import (
+    capture,
+    check,
+    check_history,
+    clean,
+    doctor,
+    kernel,
+    model,
+    profile,
+    run,
+    serve,
+    table,
+)
 from geokv.errors import GeokvError
 
 app = typer.Typer(
@@ -30,6 +42,7 @@ app.command("run")(run.run)
 app.command("serve")(serve.serve)
 app.command("table")(table.table)
 app.command("check")(check.check)
+app.command("check-history")(check_history.check_history)
 app.command("capture")(capture.capture)
 app.command("clean")(clean.clean)
 app.add_typer(kernel.app, name="kernel")

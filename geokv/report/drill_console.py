@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from rich import box
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from geokv.measure.drill.summary import brief
 from geokv.report import words
 from geokv.report.drill_words import cell_row, cell_titles, fault_rows, fault_titles, header
 
@@ -26,6 +27,28 @@ def drill_parts(summary: dict[str, Any]) -> list[RenderableType]:
     for excerpt in _excerpts(summary):
         parts.append(excerpt)
     return parts
+
+
+def print_recheck(checked: dict[str, Any], console: Console | None = None) -> None:
+    """What ``measure.drill.recheck`` found, cell by cell, with the events of what is wrong."""
+    console = console or Console()
+    for cell in checked["cells"]:
+        what = "control, broken on purpose" if cell["control"] else ""
+        planted = f"planted: {cell['sabotage']}" if cell["sabotage"] else ""
+        name = cell["label"] or ("" if cell["cell"] is None else f"cell {cell['cell']}")
+        head = " · ".join(part for part in (name, what, planted) if part)
+        console.print(Text(f"{head or 'history'} ({cell['events']:,} events)", style="bold"))
+        table = Table.grid(padding=(0, 1))
+        for line in cell["lines"]:
+            mark = Text(words.MARKS[line["ok"]], style=_MARKS[line["ok"]])
+            table.add_row(mark, line["name"], Text(line["inv"], style="dim"), Text(line["said"]))
+        console.print(table)
+        for line in cell["lines"]:
+            for number, event in enumerate(line["excerpt"]):
+                style = "dim" if number else ""
+                head = f"\n{line['name']}:\n" if not number else ""
+                console.print(Text(f"{head}  {event_text(brief(event))}", style=style))
+    console.print(Text(f"\nhistory: {checked['verdict']}", style="bold"))
 
 
 def _cells(summary: dict[str, Any]) -> Table:

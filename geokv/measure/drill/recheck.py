@@ -1,0 +1,54 @@
+"""Every checker once more over the history of a finished run, of whatever kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from geokv.errors import ConfigError
+from geokv.measure.checker import check_all
+from geokv.measure.checker.history import History, load_histories
+from geokv.measure.drill.soundness import examine
+
+
+def recheck(run_dir: Path) -> dict[str, Any]:
+    """``verdict``, ``drill`` and ``cells`` with ``label``, ``control``, ``events`` and ``lines``;
+    excerpts are whole. Nothing but the history is read.
+
+    Raises:
+        ConfigError: no such folder.
+        RunError: it has no history, or a broken one.
+    """
+    if not run_dir.is_dir():
+        raise ConfigError(f"{run_dir}: no such run folder", "runs are kept under results/")
+    cells = [_checked(history) for history in load_histories(run_dir)]
+    counted = [line["ok"] for cell in cells if not cell["control"] for line in cell["lines"]]
+    verdict = "pass" if counted else "unknown"
+    if False in counted:
+        verdict = "fail"
+    elif None in counted:
+        verdict = "unknown"
+    return {"verdict": verdict, "cells": cells}
+
+
+def _checked(history: History) -> dict[str, Any]:
+    begun = next(history.of("drill-begin"), {})
+    lines = [*check_all(history), *(examine(history) if history.drill else [])]
+    return {
+        "cell": history.cell,
+        "label": history.label,
+        "drill": history.drill,
+        "control": bool(begun.get("control")),
+        "sabotage": begun.get("sabotage") or None,
+        "events": len(history.events),
+        "lines": [
+            {
+                "name": line.name,
+                "inv": line.inv,
+                "ok": line.ok,
+                "said": line.said,
+                "excerpt": line.excerpt,
+            }
+            for line in lines
+        ],
+    }
