@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from geokv.errors import RunError
 from geokv.measure.checker import (
     answered_wrongly,
     corrupt,
@@ -40,5 +41,15 @@ CHECKERS: dict[str, Check] = {
 
 
 def check_all(history: History) -> list[Finding]:
-    """What every checker says of one cell."""
-    return [check(history) for check in CHECKERS.values()]
+    """What every checker says of one cell.
+
+    Raises:
+        RunError: an event lacks what its operation always has.
+    """
+    try:
+        return [check(history) for check in CHECKERS.values()]
+    except KeyError as error:
+        raise RunError(
+            f"history.jsonl: an event has no field {error}",
+            "another version of geokv wrote it; check it with that",
+        ) from None
