@@ -24,6 +24,7 @@ from geokv.cache.keys import ChunkRef
 from geokv.cache.layered import LayeredFetcher, OnGroup, OnPiece
 from geokv.cache.layout import ChunkLayout
 from geokv.cache.locality import DiskTier, DramTier, TierStack, WritePolicy
+from geokv.cache.membership import Membership, MembershipSettings
 from geokv.cache.mixed import spread
 from geokv.cache.ownership import Directory
 from geokv.cache.plan import LOCAL, Outcome, Plan
@@ -54,6 +55,8 @@ class SharedCache:
         disk: what chunks go down to and come up from; belongs to this object from here on.
         write: when chunks go down (see ``locality.stack``).
         audit: note the checksums of every chunk that the engine is given.
+        membership: when a peer is down by its heartbeats; ``None`` sends none, and a peer
+            is left alone when a deadline has passed in its silence.
         publish: which chunks the directory hears of: ``all``, or those that are used
             again (``hot``; what is fetched has been).
 
@@ -79,6 +82,7 @@ class SharedCache:
         write: WritePolicy = "write-back",
         publish: PublishPolicy = "all",
         audit: bool = False,
+        membership: MembershipSettings | None = None,
     ) -> None:
         if publish not in get_args(PublishPolicy):
             raise ConfigError(f"unknown publish policy {publish!r}", "known: all, hot")
@@ -133,6 +137,17 @@ class SharedCache:
             self._landed,
             lambda tenant: self.knows_tenant(tenant),
         )
+        self.membership: Membership | None = None
+        if membership is not None:
+            self.membership = Membership(
+                site,
+                transport.incarnation,
+                membership,
+                transport.pair_key,
+                self._peer_down,
+                self._peer_up,
+            )
+        transport.on_peer = self._peer_changed
         self._fetcher = LayeredFetcher(
             self.tiers, layout, transport, self._history, self._keep, exact, audit
         )
@@ -149,12 +164,20 @@ class SharedCache:
         bound = await self.transport.serve(host, port, self._source, handlers, self._sink)
         for name, (peer_host, peer_port) in peers.items():
             self.add_peer(name, peer_host, peer_port)
+        if self.membership is not None:
+            try:
+                self.membership.start(host, bound)
+            except CacheError:
+                await self.transport.close()
+                raise
         return bound
 
     def add_peer(self, site: str, host: str, port: int) -> None:
         """Make one more site known; call ``connect`` to reach it now."""
         self.transport.add_peer(site, host, port)
         self._peers.append(site)
+        if self.membership is not None:
+            self.membership.add(site, host, port)
 
     async def connect(self, deadline_ns: int) -> None:
         """Open all connections to all peers, join the directory, and tell it what an
@@ -202,6 +225,8 @@ class SharedCache:
 
     async def close(self) -> None:
         """Close all connections, end all background work and let the disk go."""
+        if self.membership is not None:
+            self.membership.close()
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -447,6 +472,7 @@ class SharedCache:
             "served": dict(self._source.served),
             "served_bytes": self._source.served_bytes,
             "pushed": dict(self._sink.landed),
+            "membership": self.membership.stats() if self.membership is not None else None,
             "background": len(self._background),
         }
 
@@ -473,6 +499,19 @@ class SharedCache:
             errors.sort(key=lambda e: getattr(e, "cause", "") not in {"unauthorised", "mismatch"})
             raise errors[0]
         await self.directory.join(deadline_ns)
+
+    def _peer_down(self, peer: str, cause: str, incarnation: int) -> None:
+        self._history.note("peer-down", peer=peer, cause=cause, incarnation=incarnation)
+        self.transport.hold(peer, cause)
+
+    def _peer_up(self, peer: str, incarnation: int) -> None:
+        self._history.note("peer-up", peer=peer, cause="", incarnation=incarnation)
+        self.transport.release(peer)
+
+    def _peer_changed(self, peer: str, up: bool, cause: str) -> None:
+        """The transport's own finding; where there are heartbeats, theirs is noted."""
+        if self.membership is None:
+            self._history.note("peer-up" if up else "peer-down", peer=peer, cause=cause)
 
     def _miss(
         self,

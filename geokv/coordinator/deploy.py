@@ -6,10 +6,12 @@ import hashlib
 import os
 from pathlib import Path
 
+from geokv.cache.membership import MembershipSettings
 from geokv.cache.substrate.tcp.keyring import deal
 from geokv.lab.build import Lab
 from geokv.scenario import Scenario
 from geokv.scenario.directory import CentralDirectory
+from geokv.scenario.membership import Membership
 from geokv.scenario.workload import Stream
 from geokv.site.settings import DiskSettings, Peer, SiteSettings, Tenant
 
@@ -117,6 +119,7 @@ def site_settings(
             tenant_caps=_scaled(cache.substrate.tenant_caps or {}, deployment.byte_scale),
             link_caps=_scaled(cache.substrate.caps_of(name), deployment.byte_scale),
             codec=cache.substrate.codec,
+            membership=_membership(cache.membership),
             security=cache.substrate.security,
             streams=cache.substrate.streams,
             in_flight=cache.substrate.in_flight,
@@ -130,6 +133,12 @@ def site_settings(
 def _scaled(caps: dict[str, int], byte_scale: int) -> dict[str, int]:
     """Like the rates of links."""
     return {name: max(1, rate // byte_scale) for name, rate in caps.items()}
+
+
+def _membership(asked: Membership | None) -> MembershipSettings | None:
+    if asked is None:
+        return None
+    return MembershipSettings(asked.period, asked.misses, asked.cooldown)
 
 
 def _disk(scenario: Scenario, site: str, folder: Path) -> DiskSettings | None:

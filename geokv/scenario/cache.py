@@ -8,6 +8,7 @@ from pydantic import Field
 
 from geokv.config import Strict
 from geokv.scenario.directory import Directory
+from geokv.scenario.membership import Membership
 from geokv.scenario.substrate import Substrate
 from geokv.scenario.tiers import Tiers
 
@@ -21,5 +22,7 @@ class CacheSettings(Strict):
     while the last are on the wire."""
     exact: bool = True
     """Never use KV that lost something on its way (a lossy codec, a narrower type)."""
+    membership: Membership | None = None
+    """Heartbeats; without them a site that does not answer costs a deadline first."""
     mixed: Literal["refuse", "convert"] = "refuse"
     """What a site does about a peer whose chunks lie differently."""

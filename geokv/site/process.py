@@ -167,6 +167,7 @@ def _cache(settings: SiteSettings, layout: ChunkLayout, history: HistoryFile) ->
         write=settings.write,
         publish=settings.publish,
         audit=settings.audit,
+        membership=settings.membership,
     )
 
 

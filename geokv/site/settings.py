@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from geokv.cache.locality import WritePolicy
+from geokv.cache.membership import MembershipSettings
 from geokv.cache.shared import PublishPolicy
 from geokv.cache.substrate.choose import Kind
 from geokv.cache.substrate.tcp.keyring import Keyring
@@ -119,6 +120,7 @@ class SiteSettings:
     link_caps: Mapping[str, int] = field(default_factory=dict)
     """Peer → bit/s that go out to it, already divided by S."""
     codec: str = "none"
+    membership: MembershipSettings | None = None
     security: Literal["mac", "tls"] = "mac"
     audit: bool = False
     """Of a drill: every operation is in the history before anything follows from it, and what

@@ -143,6 +143,24 @@ class AgentTransport:
     def up(self, site: str) -> bool:
         return self._control.up(site)
 
+    @property
+    def on_peer(self) -> Callable[[str, bool, str], None]:
+        """As of the transport behind."""
+        return self._control.on_peer
+
+    @on_peer.setter
+    def on_peer(self, told: Callable[[str, bool, str], None]) -> None:
+        self._control.on_peer = told
+
+    def hold(self, site: str, cause: str) -> None:
+        self._control.hold(site, cause)
+
+    def release(self, site: str) -> None:
+        self._control.release(site)
+
+    def pair_key(self, site: str) -> bytes:
+        return self._control.pair_key(site)
+
     def stats(self) -> dict[str, Any]:
         remotes = self._agent.remotes if self._agent is not None else {}
         return {

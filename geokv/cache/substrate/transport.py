@@ -170,7 +170,13 @@ Handler = Callable[[Caller, bytes], Awaitable[bytes]]
 
 
 class Transport(Protocol):
-    """Both sides of one site's substrate."""
+    """Both sides of one site's substrate.
+
+    Attributes:
+        on_peer: told (site, up, cause) when a peer is left alone or asked again.
+    """
+
+    on_peer: Callable[[str, bool, str], None]
 
     @property
     def incarnation(self) -> int:
@@ -246,6 +252,16 @@ class Transport(Protocol):
 
     def up(self, site: str) -> bool:
         """False while a site that did not answer is left alone."""
+
+    def hold(self, site: str, cause: str) -> None:
+        """``site`` is known to be down: what is under way with it ends as ``unreachable``,
+        and it is left alone until ``release``."""
+
+    def release(self, site: str) -> None:
+        """``site`` is known to be up."""
+
+    def pair_key(self, site: str) -> bytes:
+        """A secret of this site and ``site``, from which keys for other uses are derived."""
 
     def stats(self) -> dict[str, Any]:
         """Counters and socket state, for the run folder."""

@@ -31,6 +31,8 @@ class Proxy:
         self.target_port = target_port
         self.port = 0
         self.fired = 0
+        self.frozen = False
+        """Nothing the servers say comes through, as long as this holds."""
         self.forwarded_bytes = 0
         self._armed: _Armed | None = None
         self._seen = 0
@@ -124,6 +126,8 @@ class Proxy:
             sink.close()
 
     async def _damage(self, data: bytes) -> bytes:
+        while self.frozen:
+            await asyncio.sleep(0.005)
         armed, start = self._armed, self._seen
         self._seen += len(data)
         if armed is None or not start <= armed.offset < self._seen:

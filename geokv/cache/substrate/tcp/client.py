@@ -43,6 +43,7 @@ class Stream:
     Attributes:
         layout: how the peer's chunks lie.
         silent: no frame has come since the last answer was whole.
+        frames: that have come so far.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Stream:
         self.stripe = stripe
         self.error: FetchError | None = None
         self.silent = True
+        self.frames = 0
         self._channel = channel
         self._codec = session.codec
         self._throttle = throttle
@@ -187,6 +189,7 @@ class Stream:
 
     def _on_frame(self, kind: wire.Kind, body: bytes) -> Sequence[Segment]:
         id_, message = read_answer(kind, body)
+        self.frames += 1
         request = self._pending.get(id_)
         if request is None:
             raise RecordError(f"a {kind.name} frame that nobody asked for")

@@ -6,8 +6,8 @@ holds work that another could do, and what a request waits for is never held bac
 what nobody waits for. Small calls have their own connection and never queue behind
 payload.
 
-A peer that does not answer is left alone for a while (0.5 s, doubling up to 30 s):
-only the first requests pay their deadline for it.
+A peer that does not answer is left alone for a while (0.5 s, doubling up to 30 s) and
+then tried (``membership.Breaker``): only the first requests pay their deadline for it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
 
+from geokv.cache.membership.breaker import Breaker
 from geokv.cache.substrate.tcp.client import Stream, open_stream
 from geokv.cache.substrate.tcp.handshake import Identity
 from geokv.cache.substrate.tcp.requests import Request
@@ -30,11 +31,10 @@ from geokv.errors import CacheError, FetchError
 from geokv.units import NS_PER_S
 
 CONTROL = -1
-_STRIKES = 2
 _MOST_UNSAID = 256
-_FIRST_PAUSE_NS = NS_PER_S // 2
 _REOPEN_NS = 5 * NS_PER_S
-_LONGEST_PAUSE_NS = 30 * NS_PER_S
+_PATIENCE_NS = NS_PER_S // 20
+"""Silence for less than this says nothing about a peer, however short a deadline is."""
 
 
 @dataclass(eq=False)
@@ -55,6 +55,7 @@ class Job:
     transfer: Transfer | None = None
     request: Request | None = None
     stream: Stream | None = None
+    heard: int = 0
 
 
 class Peer:
@@ -64,6 +65,7 @@ class Peer:
         streams: data connections (stripes).
         in_flight: requests out at once on each stripe.
         codec: in which chunks may be coded on their way here.
+        on_change: told (site, up, cause) when the peer is left alone or asked again.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Peer:
         in_flight: int,
         throttle: Throttle,
         codec: str = "none",
+        on_change: Callable[[str, bool, str], None] = lambda *_: None,
     ) -> None:
         self.site = site
         self.address = address
@@ -95,15 +98,15 @@ class Peer:
         self._jobs: dict[Transfer, Job] = {}
         self._connecting = asyncio.Lock()
         self._opening: asyncio.Task[None] | None = None
-        self._strikes = 0
-        self._pause_ns = _FIRST_PAUSE_NS
-        self._down_until_ns = 0
+        self._heard = 0
+        """Frames of streams that have ended."""
+        self._breaker = Breaker(self._probe, lambda up, why: on_change(site, up, why))
         self._closed = False
 
     @property
     def up(self) -> bool:
         """False while the peer is left alone."""
-        return now_ns() >= self._down_until_ns
+        return self._breaker.closed
 
     # -- connections -----------------------------------------------------------
 
@@ -125,12 +128,13 @@ class Peer:
         errors = [one for one in opened if isinstance(one, BaseException)]
         self._tell()
         if not errors:
-            self._good()
+            self._breaker.good()
             return
         error = errors[0]
-        if isinstance(error, FetchError):
-            self.causes[error.cause] += 1
-            self._pause()
+        cause = error.cause if isinstance(error, FetchError) else "failed"
+        self.causes[cause] += 1
+        if not self._closed:
+            self._breaker.trip(cause)
         raise error
 
     async def _open(self, stripe: int, deadline_ns: int) -> None:
@@ -153,29 +157,44 @@ class Peer:
         self.layout = stream.layout
         self._streams[stripe] = stream
 
-    def _good(self) -> None:
-        self._strikes = 0
-        self._pause_ns = _FIRST_PAUSE_NS
-        self._down_until_ns = 0
+    def hold(self, cause: str) -> None:
+        """The peer is known to be down: what is under way ends now as ``unreachable``, and
+        nothing is asked until ``release``."""
+        self._breaker.hold(cause)
+        error = FetchError("unreachable", f"{self.site} is down ({cause})")
+        for stream in list(self._streams.values()):
+            stream.fail(error)
+        self._reopen()
 
-    def _pause(self) -> None:
-        self._down_until_ns = now_ns() + self._pause_ns
-        self._pause_ns = min(2 * self._pause_ns, _LONGEST_PAUSE_NS)
+    def release(self) -> None:
+        """The peer is known to be up again; connections are opened."""
+        self._breaker.release()
+        self._probe()
 
-    def _strike(self) -> None:
-        """A deadline passed without one byte from the peer."""
-        self._strikes += 1
-        if self._strikes >= _STRIKES and self.up:
-            self._pause()
+    def _probe(self) -> None:
+        """Try the peer once; nobody waits for it."""
+        if not self._closed and (self._opening is None or self._opening.done()):
+            self._opening = asyncio.get_running_loop().create_task(self._open_missing())
+
+    @property
+    def _frames(self) -> int:
+        """How many frames have come from the peer so far, over all connections."""
+        return self._heard + sum(stream.frames for stream in self._streams.values())
+
+    def _silent(self, waited_ns: int) -> None:
+        """A deadline passed without one frame from the peer."""
+        if waited_ns >= _PATIENCE_NS and self.up:
+            self._breaker.trip("timeout")
 
     def _changed(self, stream: Stream) -> None:
         error = stream.error
         if error is None:
-            self._good()
+            # It answers. Whoever holds the peer down is not contradicted by an old answer.
+            if not self._breaker.closed and not self._breaker.held:
+                self._breaker.good()
         elif self._streams.get(stream.stripe) is stream:
             del self._streams[stream.stripe]
-            if error.cause == "timeout" and stream.silent:
-                self._strike()
+            self._heard += stream.frames
         self._pump()
 
     # -- transfers -------------------------------------------------------------
@@ -195,6 +214,7 @@ class Peer:
     def queue(self, job: Job) -> None:
         """Do ``job`` when its turn comes."""
         loop = asyncio.get_running_loop()
+        job.heard = self._frames
         timer = loop.call_at(job.deadline_ns / NS_PER_S, self._expire, job)
         job.result.add_done_callback(lambda done: self._finished(job, timer))
         self._order += 1
@@ -228,11 +248,15 @@ class Peer:
     def _expire(self, job: Job) -> None:
         if job.result.done():
             return
+        silent = job.heard == self._frames
         if job.stream is not None and job.request is not None:
+            asked_ns = job.transfer.requested_ns if job.transfer is not None else 0
             job.stream.late(job.request)
+            if silent:
+                self._silent(now_ns() - asked_ns)
             return
-        if not self._data_streams():
-            self._strike()
+        if silent:
+            self._silent(_PATIENCE_NS)
         self._refuse(job, FetchError("timeout", f"no turn at {self.site} by the deadline"))
 
     def _refuse(self, job: Job, error: FetchError) -> None:
@@ -279,8 +303,8 @@ class Peer:
         if self._closed or not self.up:
             why = "this site is closing" if self._closed else f"{self.site} is left alone for now"
             self._refuse_all(FetchError("unreachable", why))
-        elif self._opening is None or self._opening.done():
-            self._opening = asyncio.get_running_loop().create_task(self._open_missing())
+        else:
+            self._probe()
 
     async def _open_missing(self) -> None:
         try:
@@ -345,7 +369,14 @@ class Peer:
         stream = self._streams.get(CONTROL)
         if stream is None:
             raise FetchError("unreachable", f"the connection to {self.site} was lost again")
-        return await stream.call(method, body, deadline_ns)
+        heard = self._frames
+        try:
+            return await stream.call(method, body, deadline_ns)
+        except FetchError as error:
+            if error.cause == "timeout" and heard == self._frames:
+                # It cannot be told from here how long it was waited for.
+                self._silent(_PATIENCE_NS)
+            raise
 
     def stats(self) -> dict[str, Any]:
         """Addresses, counters and the kernel's view of every open connection."""
@@ -364,6 +395,7 @@ class Peer:
     def abandon(self) -> None:
         """Close every connection now; what waits ends as ``unreachable``."""
         self._closed = True
+        self._breaker.close()
         if self._opening is not None:
             self._opening.cancel()
         for stream in list(self._streams.values()):

@@ -80,6 +80,7 @@ class TcpTransport:
         self._codec = check_codec(codec)
         self._throttle = Throttle(tenant_caps, link_caps)
         self.memory = Memory()
+        self.on_peer: Callable[[str, bool, str], None] = lambda site, up, cause: None
         self._source: ChunkSource | None = None
         self._address: tuple[str, int] | None = None
         self._peers: dict[str, Peer] = {}
@@ -158,6 +159,7 @@ class TcpTransport:
             self._in_flight,
             self._throttle,
             self._codec,
+            lambda peer, up, cause: self.on_peer(peer, up, cause),
         )
 
     def move_peer(self, site: str, host: str, port: int) -> None:
@@ -255,6 +257,15 @@ class TcpTransport:
     def up(self, site: str) -> bool:
         peer = self._peers.get(site)
         return peer is not None and peer.up
+
+    def hold(self, site: str, cause: str) -> None:
+        self.peer(site).hold(cause)
+
+    def release(self, site: str) -> None:
+        self.peer(site).release()
+
+    def pair_key(self, site: str) -> bytes:
+        return self._me.keys.key(site)
 
     def stats(self) -> dict[str, Any]:
         """``server`` and ``peers``, as their own ``stats`` say; and the settings."""

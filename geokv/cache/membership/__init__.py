@@ -1,0 +1,6 @@
+"""Who of the other sites is there: heartbeats, and what is done without them."""
+
+from geokv.cache.membership.breaker import Breaker
+from geokv.cache.membership.heartbeat import Membership, MembershipSettings
+
+__all__ = ["Breaker", "Membership", "MembershipSettings"]
