@@ -127,10 +127,14 @@ class StreamPrompts(_Drawn):
 
     def question(self, cell: int, repeat: int, warmup: bool) -> list[int]:
         """Request ``repeat``; the same in every cell, so that a control is the same drill."""
+        return self._prefix(self.number(repeat)) + self._tail(0, repeat, warmup)
+
+    def number(self, repeat: int) -> int:
+        """Which prefix request ``repeat`` begins with; as of ``preparing``."""
         number = self.order[repeat]
         if self._workload.texts == "own":
             number += repeat % self._workload.tenants * self._workload.prefixes
-        return self._prefix(number) + self._tail(0, repeat, warmup)
+        return number
 
     def preparing(self, cell: int, number: int) -> list[int]:
         """Behind prefix ``number``; those of tenant t begin at t × ``prefixes`` of the workload,

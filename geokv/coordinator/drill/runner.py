@@ -95,6 +95,7 @@ class DrillRunner:
             label=cell.label,
             control=cell.control is not None,
             sabotage=stage.settings(stage.sites[0]).sabotage or "",
+            publish=scenario.cache.tiers.publish,
         )
         clients = self._clients(stage, workload)
         try:

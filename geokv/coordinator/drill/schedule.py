@@ -19,6 +19,7 @@ class Due(NamedTuple):
         due_ns: after the first one is due.
         tenant: index of who asks.
         prompt: names its text; equal names are equal texts.
+        prefix: number of the prefix it begins with; equal numbers are equal texts.
     """
 
     number: int
@@ -26,6 +27,7 @@ class Due(NamedTuple):
     site: str
     tenant: int
     prompt: str
+    prefix: int
     tokens: list[int]
 
 
@@ -50,6 +52,7 @@ def schedule(workload: Stream, prompts: StreamPrompts, seed: int) -> list[Due]:
             sites[int(drawn[number])],
             number % workload.tenants,
             f"q{number}",
+            prompts.number(number),
             prompts.question(0, number, False),
         )
         for number in range(count)

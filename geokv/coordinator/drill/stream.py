@@ -61,6 +61,15 @@ class StreamRunner:
         reply = await self._clients[site].ask(question)
         if reply.error is not None:
             raise RunError(f"site {site} could not prepare prefix {number}: {reply.error}")
+        self._stage.note(
+            "prepared",
+            site,
+            request_id=request_id,
+            tenant=self._tenants[tenant].name,
+            prefix=number,
+            prefix_tokens=self._workload.prefix_tokens,
+            prompt_tokens=len(tokens),
+        )
 
     async def run(self, start_ns: int, due: Sequence[Due]) -> None:
         """Send every request at its time and return when all have ended.
@@ -95,6 +104,8 @@ class StreamRunner:
             due_ns=due.due_ns,
             deadline_ns=sent_ns + round(deadline_s * NS_PER_S),
             prompt_tokens=len(due.tokens),
+            prefix=due.prefix,
+            prefix_tokens=self._workload.prefix_tokens,
         )
         self._moments.count_sent()
         question = self._question(
