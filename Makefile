@@ -1,10 +1,12 @@
 # make run    set everything up and run the main scenario
 # make test   set everything up and run every test
 # make check  lint, types and the quick unit tests: about a minute
+# make reference-check  run every reference scenario again and compare its table, byte for byte
+# make reference        the same, and put what comes out in the place of results/reference
 
 BIN := .venv/bin
 
-.PHONY: help setup run test check format
+.PHONY: help setup run test check reference reference-check format
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -23,6 +25,12 @@ check: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest tests/unit -q -n 2 -m "not slow"
+
+reference-check: setup
+	@$(BIN)/python tests/reference.py
+
+reference: setup
+	@$(BIN)/python tests/reference.py --write
 
 format: setup
 	@$(BIN)/ruff check --fix .
