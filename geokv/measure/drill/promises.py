@@ -27,6 +27,8 @@ def judge_events(timeline: Sequence[Event], seen: Sequence[Recovery]) -> list[Fi
             name = f"expect:{event.title}.{promise}"
             if recovery is None:
                 findings.append(Finding(name, "", None, "the fault was not seen to take effect"))
+            elif recovery.fault.problem:
+                findings.append(Finding(name, "", None, recovery.fault.problem))
             elif promise == "fetches_lost_at_most":
                 lost = recovery.fetches_lost
                 ok = lost <= limit

@@ -3,7 +3,8 @@
 ``before`` is fair weather: the requests that had ended when the first fault of the drill took
 effect. Detection and rerouting count from the moment the fault took effect; a good answer, the hit
 rate and the TTFT from the moment it had healed, or where it never heals from the former. Rate and
-TTFT are back with the first of ``WINDOW`` requests in a row, as they were sent, that have them.
+TTFT are back with the first request that has them and with it the ``WINDOW`` that begin with it, in
+the order of their sending.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ def _hit_rate_back(
     for start in range(len(after) - WINDOW + 1):
         window = [one for one, _ in after[start : start + WINDOW]]
         rate = sum(_hit(one) for one in window) / WINDOW
-        if rate >= usual * (1 - HIT_TOLERANCE):
+        if _hit(window[0]) and rate >= usual * (1 - HIT_TOLERANCE):
             first_ns = window[0].first_ns or window[0].sent_ns
             said = f"{rate:.2f} of {WINDOW} against {usual:.2f} of {len(before)} before"
             return Span(first_ns - from_ns, said, len(before))
@@ -178,7 +179,7 @@ def _ttft_back(
     for start in range(len(after) - WINDOW + 1):
         window = [one for one, _ in after[start : start + WINDOW]]
         seen = [one.ttft_ns for one in window if one.ttft_ns is not None]
-        if len(seen) == WINDOW and percentile(seen, 0.5) <= limit_ns:
+        if len(seen) == WINDOW and seen[0] <= limit_ns and percentile(seen, 0.5) <= limit_ns:
             first_ns = window[0].first_ns or window[0].sent_ns
             said = (
                 f"median {percentile(seen, 0.5) / 1e6:.3f} ms of {WINDOW} against "
