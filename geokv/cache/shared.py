@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, get_args
@@ -38,6 +39,8 @@ from geokv.units import NS_PER_S
 
 PublishPolicy = Literal["all", "hot"]
 _KEYS_PER_CALL = 4096
+
+_log = logging.getLogger(__name__)
 
 
 class SharedCache:
@@ -223,13 +226,20 @@ class SharedCache:
             if waiting and now_ns() >= deadline_ns:
                 raise CacheError(f"{len(waiting)} background tasks of {self.site!r} did not end")
 
-    async def close(self) -> None:
-        """Close all connections, end all background work and let the disk go."""
+    async def close(self, patience_s: float = 5.0) -> None:
+        """Close all connections, end all background work and let the disk go.
+
+        Args:
+            patience_s: how long what was begun on the disk may take to end. A disk that hangs
+                is left behind then (``DiskTier.abandon``), and the cache must not be used again.
+        """
         if self.membership is not None:
             self.membership.close()
-        for task in list(self._background):
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        if await self._cancelled(patience_s):
+            self.tiers.abandon()
+            left = await self._cancelled(patience_s)
+            if left:
+                _log.warning("%d background tasks of %r did not end", left, self.site)
         await self.transport.close()
         self._source.close()
         self.tiers.close()
@@ -543,6 +553,13 @@ class SharedCache:
         task = asyncio.get_running_loop().create_task(work)
         self._keep(task)
         return task
+
+    async def _cancelled(self, patience_s: float) -> int:
+        """Cancel the background work; how much of it has not ended after ``patience_s``."""
+        tasks = set(self._background)
+        for task in tasks:
+            task.cancel()
+        return len((await asyncio.wait(tasks, timeout=patience_s))[1]) if tasks else 0
 
     def _landed(self, key: bytes) -> None:
         """A chunk that another site pushed is readable here."""

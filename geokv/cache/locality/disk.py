@@ -8,11 +8,10 @@ time, and never an answer that is right instead of wrong.
 
 from __future__ import annotations
 
-import asyncio
+import logging
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,12 +29,14 @@ from geokv.cache.locality.disk_file import (
     write_partial,
 )
 from geokv.cache.locality.disk_index import Foreign, chunk_path, lock_folder, scan_folder
+from geokv.cache.locality.disk_threads import DiskThreads
 from geokv.cache.locality.outage import Outage
 from geokv.cache.locality.slots import Entry, Slot, SlotTier
 from geokv.cache.record import ChunkHeader
 from geokv.errors import CacheError, FetchError, RecordError
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 
 class DiskTier(SlotTier):
@@ -88,6 +89,7 @@ class DiskTier(SlotTier):
         self.time = DiskTime(cost)
         self.causes: Counter[str] = Counter()
         self.indexed = 0
+        self.hanging = 0
         self.written_chunks = 0
         self.read_chunks = 0
         self._capacity_bytes = capacity_bytes
@@ -99,14 +101,33 @@ class DiskTier(SlotTier):
         self._unwanted: dict[bytes, None] = {}
         self._lock: int | None = None
         self._scratch: memoryview | None = None
-        self._thread = ThreadPoolExecutor(2, "geokv-disk") if threaded else None
+        self._threads = DiskThreads(2) if threaded else None
         self._open()
 
-    def close(self) -> None:
-        """End the threads and let the folder go. Files stay."""
-        if self._thread is not None:
-            self._thread.shutdown()
-            self._thread = None
+    def abandon(self) -> None:
+        """The disk hangs: whoever waits for it is let go with an error, and it is not touched
+        again. What hangs goes on until the process ends, in memory that is not to be used.
+        Only where work is done on threads; a disk that hangs inline stops the whole site."""
+        if self._threads is not None:
+            left = self._threads.abandon()
+            _log.warning("%s hangs: %d pieces of work are left behind", self.folder, left)
+
+    def close(self, patience_s: float = 5.0) -> None:
+        """End the threads and let the folder go. Files stay.
+
+        What hangs on the disk longer than ``patience_s`` is counted (``hanging``), told once
+        and left to the process's end. Until then the folder stays locked: a write that goes on
+        after all would meet those of the next owner.
+        """
+        if self._threads is not None:
+            # Waited for already; those that are idle need a moment to end.
+            known = self._threads.abandoned
+            self.hanging = self._threads.close(min(0.1, patience_s) if known else patience_s)
+            if self.hanging:
+                if not known:
+                    self.abandon()
+                return
+            self._threads = None
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -243,6 +264,7 @@ class DiskTier(SlotTier):
             "read_bytes": self.read_chunks * wire,
             "foreign": self.foreign,
             "stuck": len(self._stuck),
+            "hanging": self.hanging,
             "causes": dict(self.causes),
             "down": self.outage.down,
             "outages": self.outage.outages,
@@ -279,6 +301,8 @@ class DiskTier(SlotTier):
         return True
 
     def _check_bytes(self, key: bytes, slot: Slot) -> None:
+        if self._threads is not None and self._threads.abandoned:
+            raise CacheError(f"disk: {self.folder} hangs, nothing in it can be checked")
         if self._scratch is None:
             self._scratch = touched_memory(self.layout.real_bytes)
         path = chunk_path(self.folder, key)
@@ -306,6 +330,10 @@ class DiskTier(SlotTier):
         self.abort(slot, cause)
 
     def _unlink(self, path: Path) -> None:
+        if self._threads is not None and self._threads.abandoned:
+            # It would hang here too. The next owner of the folder removes what is not whole.
+            self._stuck[path] = None
+            return
         error = remove_file(path)
         if error is not None:
             self._stuck[path] = None
@@ -323,19 +351,4 @@ class DiskTier(SlotTier):
             self._unlink(gone.path)
 
     async def _run(self, work: Callable[[], T]) -> T:
-        """Do ``work`` inline or on the thread; a cancelled caller leaves after its end,
-        because it owns the memory the work reads or writes."""
-        if self._thread is None:
-            return work()
-        future = asyncio.get_running_loop().run_in_executor(self._thread, work)
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            while not future.done():
-                try:
-                    await asyncio.shield(asyncio.wait([future]))
-                except asyncio.CancelledError:
-                    continue
-            if not future.cancelled():
-                future.exception()
-            raise
+        return work() if self._threads is None else await self._threads.run(work)

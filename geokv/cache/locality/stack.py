@@ -258,6 +258,11 @@ class TierStack:
                 self._ghost.pop(key, None)
         return gone
 
+    def abandon(self) -> None:
+        """The disk hangs: let everybody go who waits for it."""
+        if self.disk is not None:
+            self.disk.abandon()
+
     def close(self) -> None:
         """Give up what is on its way down and let the disk's folder go; call when
         all spawned work has ended."""
