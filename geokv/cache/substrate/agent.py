@@ -18,117 +18,32 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import msgspec
-import numpy as np
 
+from geokv.cache.substrate.segments import (
+    BLOB_VERSION,
+    Blob,
+    DescriptorList,
+    MemoryKind,
+    Pair,
+    Remote,
+    RemoteSegment,
+    Segment,
+    address_of,
+    check_range,
+)
 from geokv.clock import now_ns
 from geokv.errors import CacheError, FetchError, RecordError
 from geokv.units import NS_PER_S
 
-MemoryKind = Literal["DRAM", "VRAM", "BLK", "FILE", "OBJ"]
 Op = Literal["READ", "WRITE"]
 State = Literal["INIT", "PROC", "DONE", "ERR"]
 
-BLOB_VERSION = 1
 KEY_BYTES = 16
 # After these, what is known of the other agent is not believed any longer.
 _GONE = frozenset({"unreachable", "timeout", "stale", "unauthorised"})
-
-
-@dataclass(frozen=True, eq=False)
-class Segment:
-    """Registered memory of this agent.
-
-    Args:
-        key: who names the segment must show it; only the blob carries it.
-        tenant: whose it is; empty for what any peer may know of.
-    """
-
-    id: int
-    kind: MemoryKind
-    view: memoryview = field(repr=False)
-    address: int
-    key: bytes = field(repr=False)
-    tenant: str = ""
-
-    def at(self, offset: int, length: int) -> Descriptor:
-        """A stretch of it; looked at when a transfer is prepared."""
-        return Descriptor(self.id, offset, length)
-
-
-class RemoteSegment(msgspec.Struct, frozen=True, array_like=True):
-    """What a blob says of a segment."""
-
-    id: int
-    kind: MemoryKind
-    address: int
-    length: int
-    key: bytes
-
-
-class Blob(msgspec.Struct, frozen=True, array_like=True):
-    """Metadata of an agent: how to reach it, and the segments the reader may use.
-
-    Args:
-        incarnation: greater than in any earlier life of the agent.
-        backend: name of the engine that ``private`` is for.
-    """
-
-    version: int
-    name: str
-    incarnation: int
-    backend: str
-    private: bytes
-    segments: tuple[RemoteSegment, ...]
-
-
-@dataclass(frozen=True)
-class Descriptor:
-    """``length`` bytes at ``offset`` of a segment."""
-
-    segment: int
-    offset: int
-    length: int
-
-
-@dataclass(frozen=True)
-class DescriptorList:
-    """Descriptors of one memory kind, in order."""
-
-    items: tuple[Descriptor, ...]
-    kind: MemoryKind = "DRAM"
-
-    @classmethod
-    def of(cls, *items: Descriptor, kind: MemoryKind = "DRAM") -> DescriptorList:
-        return cls(items, kind)
-
-
-@dataclass(frozen=True)
-class Remote:
-    """Another agent, as its blob described it."""
-
-    name: str
-    incarnation: int
-    private: bytes
-    segments: dict[int, RemoteSegment]
-
-
-@dataclass(frozen=True)
-class Pair:
-    """One stretch of local memory and its counterpart."""
-
-    segment: Segment
-    offset: int
-    remote: RemoteSegment
-    remote_offset: int
-    length: int
-
-    @property
-    def view(self) -> memoryview:
-        return self.segment.view[self.offset : self.offset + self.length]
 
 
 class Backend(Protocol):
@@ -438,8 +353,8 @@ class Agent:
                 raise CacheError(f"segment {here.segment} of {self.name!r} is no {local.kind}")
             if other is None or other.kind != remote.kind:
                 raise CacheError(f"segment {there.segment} of {remote_agent!r} is not known")
-            _check_range(here, len(own.view), self.name)
-            _check_range(there, other.length, remote_agent)
+            check_range(here, len(own.view), self.name)
+            check_range(there, other.length, remote_agent)
             if op == "READ" and own.view.readonly:
                 raise CacheError(f"segment {own.id} of {self.name!r} cannot be written to")
             pairs.append(Pair(own, here.offset, other, there.offset, here.length))
@@ -499,16 +414,3 @@ class Agent:
     async def _settle(self, handle: Handle) -> None:
         handle.ended(FetchError("cancelled", "the transfer was released"))
         await self._backend.settle(handle)
-
-
-def address_of(view: memoryview) -> int:
-    """Where memory begins in this process."""
-    return int(np.frombuffer(view, np.uint8).ctypes.data)
-
-
-def _check_range(one: Descriptor, length: int, whose: str) -> None:
-    if one.length < 1 or one.offset < 0 or one.offset + one.length > length:
-        raise CacheError(
-            f"{one.length} bytes at {one.offset} of segment {one.segment} of {whose!r}, "
-            f"which has {length}"
-        )

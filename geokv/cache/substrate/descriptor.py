@@ -32,14 +32,9 @@ from geokv.cache.filler import group_filler
 from geokv.cache.keys import ChunkRef
 from geokv.cache.layout import ChunkLayout
 from geokv.cache.record import ChunkHeader
-from geokv.cache.substrate.agent import (
-    Agent,
-    Descriptor,
-    DescriptorList,
-    Segment,
-    address_of,
-)
+from geokv.cache.substrate.agent import Agent
 from geokv.cache.substrate.lending import ASK, OPEN, Lender, Opened, Wanted
+from geokv.cache.substrate.segments import Descriptor, DescriptorList, Segment, address_of
 from geokv.cache.substrate.tcp import TcpTransport
 from geokv.cache.substrate.tcp.wire import known_cause
 from geokv.cache.substrate.transport import (

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import msgspec
 
 from geokv.cache.layout import ChunkLayout
-from geokv.cache.substrate.agent import Agent, Segment
+from geokv.cache.substrate.agent import Agent
+from geokv.cache.substrate.segments import Segment
 from geokv.cache.substrate.transport import ChunkSource, Ended, Served
 from geokv.errors import RecordError
 from geokv.units import NS_PER_S
