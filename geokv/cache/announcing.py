@@ -52,15 +52,16 @@ class Announcer:
         """All ``keys`` in one call; False if the directory did not take it."""
         if not keys:
             return True
+        seq = 0
         until = now_ns() + self._limit_ns if deadline_ns is None else deadline_ns
         try:
             if op == "publish":
                 self._told.update(dict.fromkeys(keys))
-                await self._directory.publish(keys, until)
+                seq = await self._directory.publish(keys, until)
             else:
                 for key in keys:
                     self._told.pop(key, None)
-                await self._directory.withdraw(keys, until)
+                seq = await self._directory.withdraw(keys, until)
         except BaseException as error:
             self._told.update(dict.fromkeys(keys))
             if not isinstance(error, CacheError):
@@ -68,7 +69,7 @@ class Announcer:
             self._on_failure(f"{op}: {error.message}")
             return False
         for key in keys:
-            self._history.note(op, key)
+            self._history.note(op, key, seq=seq)
         return True
 
     def publish_soon(self, keys: Sequence[bytes]) -> None:

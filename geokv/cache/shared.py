@@ -163,6 +163,7 @@ class SharedCache:
         Raises:
             CacheError: the port is taken or the address is not this site's.
         """
+        self.directory.attach(self._history, self._spawn, self.tiers.__contains__)
         handlers = self.directory.bind(self.site, self.transport)
         bound = await self.transport.serve(host, port, self._source, handlers, self._sink)
         for name, (peer_host, peer_port) in peers.items():
@@ -233,6 +234,7 @@ class SharedCache:
             patience_s: how long what was begun on the disk may take to end. A disk that hangs
                 is left behind then (``DiskTier.abandon``), and the cache must not be used again.
         """
+        self.directory.close()
         if self.membership is not None:
             self.membership.close()
         if await self._cancelled(patience_s):
@@ -513,10 +515,12 @@ class SharedCache:
     def _peer_down(self, peer: str, cause: str, incarnation: int) -> None:
         self._history.note("peer-down", peer=peer, cause=cause, incarnation=incarnation)
         self.transport.hold(peer, cause)
+        self.directory.peer_down(peer)
 
     def _peer_up(self, peer: str, incarnation: int) -> None:
         self._history.note("peer-up", peer=peer, cause="", incarnation=incarnation)
         self.transport.release(peer)
+        self.directory.peer_up(peer)
 
     def _peer_changed(self, peer: str, up: bool, cause: str) -> None:
         """The transport's own finding; where there are heartbeats, theirs is noted."""

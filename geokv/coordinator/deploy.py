@@ -119,6 +119,7 @@ def site_settings(
             tenant_caps=_scaled(cache.substrate.tenant_caps or {}, deployment.byte_scale),
             link_caps=_scaled(cache.substrate.caps_of(name), deployment.byte_scale),
             codec=cache.substrate.codec,
+            anti_entropy_s=getattr(directory, "anti_entropy", None),
             membership=_membership(cache.membership),
             security=cache.substrate.security,
             streams=cache.substrate.streams,

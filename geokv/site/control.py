@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
+from geokv.cache.ownership import SequencedDirectory
 from geokv.clock import now_ns
 from geokv.config import Strict
 from geokv.engine.compute import ChargedCompute
@@ -72,6 +73,14 @@ class Shrink(Strict):
     """Which share of its places a tier may use from now on."""
 
     dram_keep: Annotated[float, Field(gt=0, le=1)]
+
+
+class Table(Strict):
+    """What becomes of the directory's table at the site that keeps it: it is kept for a
+    stale restart, answers nobody any more, or begins anew."""
+
+    do: Literal["keep", "stop", "start"]
+    how: Literal["empty", "stale"] = "empty"
 
 
 class OfTenant(Strict):
@@ -155,6 +164,22 @@ def build_control(
         entries = worker.cache.directory.entries()
         keys = {key.hex(): list(sites) for key, sites in (entries or {}).items()}
         return {"here": entries is not None, "keys": keys}
+
+    @app.post("/directory")
+    async def table(body: Table) -> dict[str, Any]:
+        directory = worker.cache.directory
+        if not isinstance(directory, SequencedDirectory):
+            raise CacheError(
+                "only a directory whose events are numbered can lose its table",
+                "set cache.directory.anti_entropy",
+            )
+        if body.do == "keep":
+            directory.keep_table()
+        elif body.do == "stop":
+            directory.stop_table()
+        else:
+            directory.start_table(body.how)
+        return directory.stats()
 
     @app.post("/revoke")
     async def revoke(body: OfTenant) -> dict[str, str]:

@@ -13,7 +13,12 @@ import torch
 from geokv.cache.history import History
 from geokv.cache.layout import ChunkLayout
 from geokv.cache.locality import DiskCost, DiskTier, DramTier
-from geokv.cache.ownership import CentralDirectory, Directory, LocalDirectory
+from geokv.cache.ownership import (
+    CentralDirectory,
+    Directory,
+    LocalDirectory,
+    SequencedDirectory,
+)
 from geokv.cache.shared import SharedCache
 from geokv.cache.substrate.choose import make_transport
 from geokv.clock import now_ns
@@ -135,7 +140,9 @@ def _cache(settings: SiteSettings, layout: ChunkLayout, history: HistoryFile) ->
     dram_bytes = settings.dram_bytes // settings.byte_scale
     tier = DramTier(layout, dram_bytes, settings.dram_policy, spare=spare)
     directory: Directory = LocalDirectory()
-    if settings.directory_site is not None:
+    if settings.directory_site is not None and settings.anti_entropy_s is not None:
+        directory = SequencedDirectory(settings.directory_site, settings.anti_entropy_s)
+    elif settings.directory_site is not None:
         directory = CentralDirectory(settings.directory_site)
     transport = make_transport(
         settings.substrate,

@@ -121,6 +121,8 @@ class SiteSettings:
     """Peer → bit/s that go out to it, already divided by S."""
     codec: str = "none"
     membership: MembershipSettings | None = None
+    anti_entropy_s: float | None = None
+    """Between two comparisons with the directory; None numbers nothing and compares nothing."""
     security: Literal["mac", "tls"] = "mac"
     audit: bool = False
     """Of a drill: every operation is in the history before anything follows from it, and what

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from geokv.cache.history import History
+from geokv.cache.ownership.directory import Spawn
 from geokv.cache.substrate import Handler, Transport
 from geokv.cache.substrate.transport import Caller
 from geokv.errors import CacheError, RecordError
@@ -51,10 +53,7 @@ class CentralTable:
     def publish(self, site: str, incarnation: int, keys: Sequence[bytes]) -> None:
         """``site`` has ``keys``. Raises ``CacheError`` if that life is over."""
         self.join(site, incarnation)
-        mine = self._keys.setdefault(site, {})
-        for key in keys:
-            self._sites.setdefault(key, {})[site] = None
-            mine[key] = None
+        self._add(site, keys)
         self.counters["published"] += len(keys)
 
     def withdraw(self, site: str, incarnation: int, keys: Sequence[bytes]) -> None:
@@ -86,6 +85,12 @@ class CentralTable:
         other = {(key, site) for site, keys in self._keys.items() for key in keys}
         if pairs != other or not all(self._sites.values()):
             raise CacheError("the directory's two indexes differ")
+
+    def _add(self, site: str, keys: Sequence[bytes]) -> None:
+        mine = self._keys.setdefault(site, {})
+        for key in keys:
+            self._sites.setdefault(key, {})[site] = None
+            mine[key] = None
 
     def _remove(self, site: str, keys: Sequence[bytes]) -> None:
         mine = self._keys.get(site, {})
@@ -123,14 +128,28 @@ class CentralDirectory:
             for name in ("join", "publish", "withdraw", "locate")
         }
 
+    def attach(self, history: History, spawn: Spawn, here: Callable[[bytes], bool]) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+    def peer_down(self, site: str) -> None:
+        return None
+
+    def peer_up(self, site: str) -> None:
+        return None
+
     async def join(self, deadline_ns: int) -> None:
         await self._ask("join", (), deadline_ns)
 
-    async def publish(self, keys: Sequence[bytes], deadline_ns: int) -> None:
+    async def publish(self, keys: Sequence[bytes], deadline_ns: int) -> int:
         await self._ask("publish", keys, deadline_ns)
+        return 0
 
-    async def withdraw(self, keys: Sequence[bytes], deadline_ns: int) -> None:
+    async def withdraw(self, keys: Sequence[bytes], deadline_ns: int) -> int:
         await self._ask("withdraw", keys, deadline_ns)
+        return 0
 
     async def locate(self, keys: Sequence[bytes], deadline_ns: int) -> list[tuple[str, ...]]:
         found = await self._ask("locate", keys, deadline_ns)

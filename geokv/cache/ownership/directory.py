@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
+from geokv.cache.history import History
 from geokv.cache.substrate import Handler, Transport
+
+Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class Directory(Protocol):
@@ -18,14 +22,27 @@ class Directory(Protocol):
     def bind(self, site: str, transport: Transport) -> Mapping[str, Handler]:
         """Take the site's transport; returns the calls that this site must answer."""
 
+    def attach(self, history: History, spawn: Spawn, here: Callable[[bytes], bool]) -> None:
+        """What keeping in step needs: a record of it, a way to work behind the caller's
+        back, and what this site has. Called once, before ``bind``, in the event loop."""
+
+    def close(self) -> None:
+        """Do nothing more by itself."""
+
+    def peer_down(self, site: str) -> None:
+        """``site`` is known to be down."""
+
+    def peer_up(self, site: str) -> None:
+        """``site`` is there again."""
+
     async def join(self, deadline_ns: int) -> None:
         """Begin a life of this site: what earlier lives published is forgotten."""
 
-    async def publish(self, keys: Sequence[bytes], deadline_ns: int) -> None:
-        """This site has ``keys`` now."""
+    async def publish(self, keys: Sequence[bytes], deadline_ns: int) -> int:
+        """This site has ``keys`` now. Returns the event's number, 0 where none has one."""
 
-    async def withdraw(self, keys: Sequence[bytes], deadline_ns: int) -> None:
-        """This site no longer has ``keys``."""
+    async def withdraw(self, keys: Sequence[bytes], deadline_ns: int) -> int:
+        """This site no longer has ``keys``. Returns as ``publish``."""
 
     async def locate(self, keys: Sequence[bytes], deadline_ns: int) -> list[tuple[str, ...]]:
         """For each key the sites that have it, in the order in which they published."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from geokv.cache.history import History
+from geokv.cache.ownership.directory import Spawn
 from geokv.cache.substrate import Handler, Transport
 
 
@@ -14,14 +16,26 @@ class LocalDirectory:
     def bind(self, site: str, transport: Transport) -> Mapping[str, Handler]:
         return {}
 
+    def attach(self, history: History, spawn: Spawn, here: Callable[[bytes], bool]) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+    def peer_down(self, site: str) -> None:
+        return None
+
+    def peer_up(self, site: str) -> None:
+        return None
+
     async def join(self, deadline_ns: int) -> None:
         return None
 
-    async def publish(self, keys: Sequence[bytes], deadline_ns: int) -> None:
-        return None
+    async def publish(self, keys: Sequence[bytes], deadline_ns: int) -> int:
+        return 0
 
-    async def withdraw(self, keys: Sequence[bytes], deadline_ns: int) -> None:
-        return None
+    async def withdraw(self, keys: Sequence[bytes], deadline_ns: int) -> int:
+        return 0
 
     async def locate(self, keys: Sequence[bytes], deadline_ns: int) -> list[tuple[str, ...]]:
         return [() for _ in keys]

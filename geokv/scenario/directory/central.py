@@ -1,11 +1,16 @@
 """One table at one site; every other site pays the way there for a lookup."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from geokv.config import Strict
+from geokv.units import Seconds
 
 
 class CentralDirectory(Strict):
     kind: Literal["central"]
     site: str
     """The site that holds the table."""
+    anti_entropy: Annotated[Seconds, Field(ge=0.001, le=3600)] | None = None
+    """Number what the table is told, and compare so often what it knows with what is so."""
