@@ -8,8 +8,10 @@ another model nor another tenant can name the same chunk, and no process state
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -34,6 +36,15 @@ class ChunkRef:
     parent: bytes
     tokens: tuple[int, ...]
     tenant: str
+
+    @cached_property
+    def packed_tokens(self) -> bytes | None:
+        """The token ids as headers have them, big endian u32 each; ``None`` if one does
+        not fit."""
+        try:
+            return struct.pack(f"!{len(self.tokens)}I", *self.tokens)
+        except struct.error:
+            return None
 
 
 def root_key(model_fingerprint: str, tenant_salt: bytes, adapter: str = "") -> bytes:

@@ -141,8 +141,12 @@ class ChunkHeader:
         )
 
 
-def parse(data: bytes | memoryview) -> ChunkHeader:
+def parse(data: bytes | memoryview, asked: ChunkRef | None = None) -> ChunkHeader:
     """Read a header that fills ``data`` exactly.
+
+    Args:
+        asked: what the header most likely is of: its token ids are compared as bytes, and
+            read one by one only if they differ.
 
     Raises:
         RecordError: anything else than one whole, valid header.
@@ -173,9 +177,13 @@ def parse(data: bytes | memoryview) -> ChunkHeader:
         at += CHECKSUM_BYTES * groups
         (count,) = _U32.unpack_from(raw, at)
         at += _U32.size
-        if len(raw) - at > 4 * count:
-            raise RecordError(f"{len(raw) - at - 4 * count} bytes after the header")
-        tokens = struct.unpack_from(f"!{count}I", raw, at)
+        after = len(raw) - at - 4 * count
+        if after > 0:
+            raise RecordError(f"{after} bytes after the header")
+        if asked is not None and not after and raw[at:] == asked.packed_tokens:
+            tokens = asked.tokens
+        else:
+            tokens = struct.unpack_from(f"!{count}I", raw, at)
     except (struct.error, IndexError):
         raise RecordError(f"header ends after {len(raw)} bytes, in mid-field") from None
     return ChunkHeader(

@@ -51,8 +51,10 @@ def layout_of(size: int) -> ChunkLayout:
 class GeokvServer:
     """A whole site's cache per size: the chunk lies in its DRAM tier."""
 
-    def __init__(self, host: str, sizes: list[int]) -> None:
-        self.loop = asyncio.new_event_loop()
+    def __init__(
+        self, host: str, sizes: list[int], loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
+        self.loop = loop or asyncio.new_event_loop()
         self._host = host
         self._ports = {size: self.loop.run_until_complete(self._start(size)) for size in sizes}
 

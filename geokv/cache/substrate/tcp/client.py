@@ -107,6 +107,7 @@ class Stream:
         self._pending[request.id] = request
         kind, body, pieces = request.ask()
         self._write(kind, body, pieces)
+        request.sent()
 
     def get(self, transfer: Transfer, codec: str = "none") -> Request | None:
         """Ask for a chunk; ``None`` if that ended at once."""

@@ -103,17 +103,16 @@ class Frames:
             self._running = False
 
     def _frame(self) -> bool:
-        """One step towards the next frame; False if the kernel has no more."""
-        have = self._end - self._start
+        """Hand the next frame over; False if the kernel has no more of it."""
         if self._head is None:
-            if have < HEAD_BYTES:
-                return self._more(HEAD_BYTES)
+            if not self._have(HEAD_BYTES):
+                return False
             self._head = self._codec.head(self._room[self._start : self._start + HEAD_BYTES])
         kind, length = self._head
         whole = HEAD_BYTES + length + self._codec.mac_bytes
-        if have < whole:
-            return self._more(whole)
-        frame = bytes(self._room[self._start : self._start + whole])
+        if not self._have(whole):
+            return False
+        frame = self._room[self._start : self._start + whole]
         self._start += whole
         self._head = None
         segments = self._on_frame(kind, self._codec.opened(frame))
@@ -121,6 +120,13 @@ class Frames:
             self._segments.extend(segment for segment in segments if segment.length)
             self._at = 0
             self._in_payload = True
+        return True
+
+    def _have(self, n_bytes: int) -> bool:
+        """Are so many bytes of a frame here, or in the kernel?"""
+        while self._end - self._start < n_bytes:
+            if self._dry or not self._more(n_bytes):
+                return False
         return True
 
     def _more(self, whole: int) -> bool:

@@ -16,11 +16,13 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
 from geokv.cache.membership.breaker import Breaker
 from geokv.cache.substrate.tcp.client import Stream, open_stream
+from geokv.cache.substrate.tcp.deadlines import Deadlines
 from geokv.cache.substrate.tcp.handshake import Identity
 from geokv.cache.substrate.tcp.requests import Request
 from geokv.cache.substrate.tcp.sockets import SocketOptions
@@ -96,6 +98,7 @@ class Peer:
         self._order = 0
         self._unsaid: deque[bytes] = deque(maxlen=_MOST_UNSAID)
         self._jobs: dict[Transfer, Job] = {}
+        self._deadlines: Deadlines[Job] = Deadlines(self._expire)
         self._connecting = asyncio.Lock()
         self._opening: asyncio.Task[None] | None = None
         self._heard = 0
@@ -213,13 +216,14 @@ class Peer:
 
     def queue(self, job: Job) -> None:
         """Do ``job`` when its turn comes."""
-        loop = asyncio.get_running_loop()
         job.heard = self._frames
-        timer = loop.call_at(job.deadline_ns / NS_PER_S, self._expire, job)
-        job.result.add_done_callback(lambda done: self._finished(job, timer))
         self._order += 1
         heappush(self._queue, (job.priority, self._order, job))
         self._pump()
+        # The books are kept while the request is on its way.
+        if not job.result.done():
+            self._deadlines.watch(job)
+        job.result.add_done_callback(partial(self._finished, job))
         if len(self._streams) < len(self._stripes) and self.up:
             self._reopen()
 
@@ -235,14 +239,14 @@ class Peer:
             job.stream.stop(job.request)
         self._refuse(job, FetchError("cancelled", "the request was given up"))
 
-    def _finished(self, job: Job, timer: asyncio.TimerHandle) -> None:
-        timer.cancel()
+    def _finished(self, job: Job, result: asyncio.Future[Any]) -> None:
+        self._deadlines.forget(job)
         if job.transfer is not None:
             self._jobs.pop(job.transfer, None)
-        if job.result.cancelled():
+        if result.cancelled():
             self.causes["cancelled"] += 1
             self.give_up(job)
-        elif isinstance(error := job.result.exception(), FetchError):
+        elif isinstance(error := result.exception(), FetchError):
             self.causes[error.cause] += 1
 
     def _expire(self, job: Job) -> None:
@@ -269,6 +273,8 @@ class Peer:
 
     def _pump(self) -> None:
         """Give queued jobs to stripes, the least busy first."""
+        if not self._queue:
+            return
         stripes = self._data_streams()
         while self._queue and stripes:
             job = self._queue[0][2]
@@ -396,6 +402,7 @@ class Peer:
         """Close every connection now; what waits ends as ``unreachable``."""
         self._closed = True
         self._breaker.close()
+        self._deadlines.close()
         if self._opening is not None:
             self._opening.cancel()
         for stream in list(self._streams.values()):

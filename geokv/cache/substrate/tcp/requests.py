@@ -48,6 +48,9 @@ class Request:
         """The frame to send, and the raw payload that follows it."""
         raise NotImplementedError
 
+    def sent(self) -> None:
+        """The kernel has the request: what can be done while the answer is on its way."""
+
     def take(self, kind: Kind, message: Any) -> Sequence[Segment] | None:
         """Look at a frame that answers this.
 
@@ -92,6 +95,9 @@ class GetRequest(Request):
         )
         return Kind.GET, wire.encode(get), ()
 
+    def sent(self) -> None:
+        _ = self.transfer.ref.packed_tokens  # needed when the answer comes
+
     def take(self, kind: Kind, message: Any) -> Sequence[Segment] | None:
         if kind is Kind.MISS:
             self.outcome = _missed(message, f"{self._peer} has no such chunk for us")
@@ -114,8 +120,8 @@ class GetRequest(Request):
 
     def _checked(self, packed: bytes | memoryview) -> ChunkHeader:
         self.transfer.first_byte_ns = now_ns()
-        header = record.parse(packed)
         one = self.transfer
+        header = record.parse(packed, one.ref)
         cause = record.verify(header, one.ref, self._layout, self._incarnation, one.exact)
         if cause is not None:
             # Its length cannot be trusted either, so the connection ends with it.

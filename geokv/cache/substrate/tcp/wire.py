@@ -36,7 +36,8 @@ MAX_BODY_BYTES = 1024 * 1024
 MAX_HANDSHAKE_BYTES = 16 * 1024
 _HEAD = struct.Struct("!BBHIQ")
 _CRC = struct.Struct("!I")
-HEAD_BYTES = _HEAD.size + _CRC.size
+_HEAD_AND_CRC = struct.Struct("!BBHIQI")
+HEAD_BYTES = _HEAD_AND_CRC.size
 
 
 class Kind(IntEnum):
@@ -307,8 +308,7 @@ class FrameCodec:
         Raises:
             RecordError: not the frame that must come next.
         """
-        kind, version, reserved, length, sequence = _HEAD.unpack_from(data)
-        (crc,) = _CRC.unpack_from(data, _HEAD.size)
+        kind, version, reserved, length, sequence, crc = _HEAD_AND_CRC.unpack_from(data)
         if crc != zlib.crc32(data[: _HEAD.size]):
             raise RecordError("a frame header is damaged")
         if version != VERSION or reserved:
@@ -326,19 +326,19 @@ class FrameCodec:
         self._received += 1
         return known, length
 
-    def opened(self, frame: bytes) -> bytes:
+    def opened(self, frame: bytes | memoryview) -> bytes:
         """Body of a whole frame, whose head was looked at; its MAC is checked.
 
         Raises:
             RecordError: damaged or forged.
         """
         if self._receive_mac is None:
-            return frame[HEAD_BYTES:]
+            return bytes(frame[HEAD_BYTES:])
         mac = self._receive_mac.copy()
         mac.update(memoryview(frame)[:-MAC_BYTES])
         if not hmac.compare_digest(mac.digest(), frame[-MAC_BYTES:]):
             raise RecordError("a frame is damaged or forged")
-        return frame[HEAD_BYTES:-MAC_BYTES]
+        return bytes(frame[HEAD_BYTES:-MAC_BYTES])
 
 
 def _keyed(key: bytes) -> hashlib.blake2b | None:
