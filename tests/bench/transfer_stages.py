@@ -20,6 +20,7 @@ import socket
 import statistics
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -232,7 +233,7 @@ def stages(server: list[list[int]], reader: list[list[int]]) -> list[list[int]]:
     rows = []
     for (heard, answered), (start, sent, *rest) in zip(server, reader, strict=True):
         stamps = [start, sent, heard, answered, *rest]
-        rows.append([b - a for a, b in zip(stamps, stamps[1:], strict=False)])
+        rows.append([b - a for a, b in pairwise(stamps)])
     return rows[WARM_UP:]
 
 

@@ -10,7 +10,7 @@ from cache_sites import content, make_layout, make_refs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geokv.cache import ChunkHeader
+from geokv.cache import ChunkHeader, ChunkRef
 from geokv.cache.record import checksums, make_header, parse, verify
 from geokv.errors import RecordError
 
@@ -49,6 +49,25 @@ def test_damaged_headers_are_refused_or_read_as_what_they_say(
     assert read.pack() == bytes(raw)  # no bit is ignored
 
 
+@settings(max_examples=300)
+@given(HEADERS, st.data())
+def test_knowing_what_was_asked_for_changes_nothing_that_is_read(
+    header: ChunkHeader, data: st.DataObject
+) -> None:
+    asked = ChunkRef(header.key, header.parent, header.tokens, header.tenant)
+    raw = bytearray(header.pack())
+    assert parse(raw, asked) == header
+    tail = 4 * len(header.tokens) + 4  # where token ids and their number lie
+    raw[-data.draw(st.integers(1, tail))] ^= data.draw(st.integers(1, 255))
+    results: list[ChunkHeader | str] = []
+    for likely in (None, asked):
+        try:
+            results.append(parse(raw, likely))
+        except RecordError as error:
+            results.append(error.message)
+    assert results[0] == results[1]
+
+
 @given(HEADERS, st.data())
 def test_truncated_or_padded_headers_are_refused(header: ChunkHeader, data: st.DataObject) -> None:
     raw = header.pack()
@@ -68,8 +87,15 @@ def test_bytes_that_the_length_admits_but_no_field_needs_are_refused() -> None:
 def test_an_absurd_token_count_allocates_nothing() -> None:
     raw = bytearray(good_header().pack())
     raw[-4 * 32 - 4 : -4 * 32] = b"\xff\xff\xff\xff"
-    with pytest.raises(RecordError, match="mid-field"):
-        parse(bytes(raw))
+    for asked in (None, REF):
+        with pytest.raises(RecordError, match="mid-field"):
+            parse(bytes(raw), asked)
+
+
+def test_token_ids_that_fit_no_header_are_found_in_none() -> None:
+    asked = replace(REF, tokens=(-1, 2**32))
+    empty = replace(good_header(), tokens=())
+    assert parse(empty.pack(), asked).tokens == ()
 
 
 @pytest.mark.parametrize(
