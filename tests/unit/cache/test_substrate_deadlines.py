@@ -89,7 +89,8 @@ async def test_a_fault_with_one_does_not_keep_the_others_waiting() -> None:
         raise RuntimeError("late")
 
     deadlines: Deadlines[Watched] = Deadlines(late)
-    ones = [Watched(now_ns() + 5 * MS) for _ in range(2)] + [Watched(now_ns() + 10 * MS)]
+    start = now_ns()
+    ones = [Watched(start + ms * MS) for ms in (5, 5, 10)]
     for one in ones:
         deadlines.watch(one)
     await both(*ones)
