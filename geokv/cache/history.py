@@ -12,7 +12,7 @@ class History:
     """Writes events ``{t_ns, site, op, key, …}`` to a sink.
 
     Operations: store, publish, withdraw, lookup, fetch, convert, serve, evict, demote,
-    promote, drop, miss, pushed, found, use (audited sites only), disk-index, disk-down,
+    promote, drop, miss, pushed, replicate, found, use (audited sites only), disk-index, disk-down,
     disk-up. Of a site with tiers ``tier`` says where, and ``place`` in which of the
     tier's places: from the event that makes a chunk readable there to the one that takes
     it away the place is that chunk's alone.

@@ -31,6 +31,7 @@ from geokv.cache.ownership import Directory
 from geokv.cache.plan import LOCAL, Outcome, Plan
 from geokv.cache.receiving import TierSink
 from geokv.cache.record import checksums, make_header
+from geokv.cache.replicating import Replication, Replicator
 from geokv.cache.serving import TierSource
 from geokv.cache.substrate import Transport
 from geokv.clock import now_ns
@@ -60,6 +61,7 @@ class SharedCache:
         audit: note the checksums of every chunk that the engine is given.
         membership: when a peer is down by its heartbeats; ``None`` sends none, and a peer
             is left alone when a deadline has passed in its silence.
+        replication: where copies of what is computed here go in the background.
         publish: which chunks the directory hears of: ``all``, or those that are used
             again (``hot``; what is fetched has been).
 
@@ -86,6 +88,7 @@ class SharedCache:
         publish: PublishPolicy = "all",
         audit: bool = False,
         membership: MembershipSettings | None = None,
+        replication: Replication | None = None,
     ) -> None:
         if publish not in get_args(PublishPolicy):
             raise ConfigError(f"unknown publish policy {publish!r}", "known: all, hot")
@@ -123,6 +126,11 @@ class SharedCache:
             lambda why: self._miss(self.misses, "directory", why),
             self._spawn,
         )
+        self._replicator: Replicator | None = None
+        if replication is not None:
+            self._replicator = Replicator(
+                replication, self.tiers, transport.push, self._history, self._spawn
+            )
         self._source = TierSource(
             self.tiers,
             layout,
@@ -399,6 +407,8 @@ class SharedCache:
             self.tier.abort(slot, "store failed")
             raise
         header = make_header(ref, self.layout, sums, slot.generation, self.transport.incarnation)
+        if self._replicator is not None:
+            self._replicator.stored(ref.key)
         self.tiers.stored(slot, header)
         self._history.note(
             "store",
@@ -426,7 +436,10 @@ class SharedCache:
         everything = self._publish_policy == "all"
         here = [key for key in keys if key in self.tiers]
         here = [key for key in here if everything or self.tiers.is_hot(key)]
-        return await self._announcer.tell("publish", here, deadline_ns)
+        told = await self._announcer.tell("publish", here, deadline_ns)
+        if self._replicator is not None:
+            self._replicator.published(here)
+        return told
 
     async def drop(
         self,
@@ -459,7 +472,7 @@ class SharedCache:
             self._history.note("drop", key, tier=where, place=place)
             if key not in self.tiers:
                 # Another request may have published it between the two.
-                self._announcer.left(key)
+                self._gone(key)
         self.tiers.check_deleted(leaving)
         return len(dict.fromkeys(key for key, _, _ in dropped))
 
@@ -485,6 +498,7 @@ class SharedCache:
             "served_bytes": self._source.served_bytes,
             "pushed": dict(self._sink.landed),
             "membership": self.membership.stats() if self.membership is not None else None,
+            "replicated": dict(self._replicator.ends) if self._replicator is not None else {},
             "background": len(self._background),
         }
 
@@ -548,10 +562,16 @@ class SharedCache:
 
     def _gone(self, key: bytes) -> None:
         self._announcer.left(key)
+        if self._replicator is not None:
+            self._replicator.gone(key)
 
     def _became_hot(self, key: bytes) -> None:
         if self._publish_policy == "hot":
             self._announcer.new(key)
+        if self._replicator is not None:
+            self._replicator.hot(key)
+            if self._publish_policy == "hot":
+                self._replicator.published([key])
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)

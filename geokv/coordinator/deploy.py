@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from geokv.cache.membership import MembershipSettings
+from geokv.cache.replicating import Replication
 from geokv.cache.substrate.tcp.keyring import deal
 from geokv.lab.build import Lab
 from geokv.scenario import Scenario
@@ -118,6 +119,7 @@ def site_settings(
             substrate=cache.substrate.kind,
             tenant_caps=_scaled(cache.substrate.tenant_caps or {}, deployment.byte_scale),
             link_caps=_scaled(cache.substrate.caps_of(name), deployment.byte_scale),
+            replication=_replication(scenario, name),
             codec=cache.substrate.codec,
             anti_entropy_s=getattr(directory, "anti_entropy", None),
             membership=_membership(cache.membership),
@@ -129,6 +131,14 @@ def site_settings(
         )
         for name in names
     ]
+
+
+def _replication(scenario: Scenario, site: str) -> Replication | None:
+    asked = scenario.cache.replication
+    to = asked.targets(site, list(scenario.topology.sites)) if asked is not None else ()
+    if asked is None or not to:
+        return None
+    return Replication(to, asked.when, asked.deadline)
 
 
 def _scaled(caps: dict[str, int], byte_scale: int) -> dict[str, int]:

@@ -9,6 +9,7 @@ from pydantic import Field
 from geokv.config import Strict
 from geokv.scenario.directory import Directory
 from geokv.scenario.membership import Membership
+from geokv.scenario.replication import Replication
 from geokv.scenario.substrate import Substrate
 from geokv.scenario.tiers import Tiers
 
@@ -17,6 +18,8 @@ class CacheSettings(Strict):
     directory: Directory
     substrate: Substrate = Field(default_factory=Substrate)
     tiers: Tiers = Field(default_factory=Tiers)
+    replication: Replication | None = None
+    """Copies of what a site computes at others; none when unset."""
     overlap: bool = False
     """Fetch layer group by layer group (``deployment.layer_groups``) and compute on the first
     while the last are on the wire."""

@@ -1,4 +1,4 @@
-"""Checks of what sites do for each other: transports, rate caps, mixed fleets."""
+"""Checks of what sites do for each other: transports, rate caps, copies, mixed fleets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _ON_PAPER = ("closed_form_within", "overlap_within", "break_even_within")
 
 def sharing_problems(scenario: Scenario) -> list[str]:
     """Every contradiction, as ``path: what is wrong``; empty when there is none."""
-    return [*_substrate(scenario), *_caps(scenario), *_paper(scenario)]
+    checks = (_substrate, _caps, _copies, _types, _paper)
+    return [line for check in checks for line in check(scenario)]
 
 
 def _substrate(scenario: Scenario) -> list[str]:
@@ -72,6 +73,45 @@ def _caps(scenario: Scenario) -> list[str]:
         else:
             seen[frozenset(ends)] = pair
     return found
+
+
+def _copies(scenario: Scenario) -> list[str]:
+    replication, sites = scenario.cache.replication, list(scenario.topology.sites)
+    if replication is None:
+        return []
+    found = [
+        f"cache.replication.to: unknown site {site!r} (known: {', '.join(sites)})"
+        f"{suggest(site, sites)}"
+        for site in replication.to
+        if site not in sites
+    ]
+    if len(set(replication.to)) != len(replication.to):
+        found.append("cache.replication.to: a site is listed twice")
+    if replication.copies is not None and replication.copies >= len(sites):
+        found.append(
+            f"cache.replication.copies: must be ≤ {len(sites) - 1}, or there is no other site "
+            f"left, got {replication.copies}"
+        )
+    if scenario.cache.substrate.streams < 2:
+        found.append(
+            "cache.substrate.streams: must be ≥ 2 beside cache.replication, or what a site asks "
+            "for waits behind what it pushes"
+        )
+    return found
+
+
+def _types(scenario: Scenario) -> list[str]:
+    """INV-1: what a site of another type computes is not what this one would have."""
+    deployment, cache = scenario.deployment, scenario.cache
+    if not cache.exact or cache.mixed == "refuse":
+        return []
+    types = {site: deployment.at(site).dtype for site in scenario.topology.sites}
+    return [
+        f"deployment.sites.{site}.dtype: {dtype} is not what {deployment.dtype} elsewhere would "
+        "have computed; needs cache.exact: false"
+        for site, dtype in types.items()
+        if dtype != deployment.dtype
+    ]
 
 
 def _paper(scenario: Scenario) -> list[str]:

@@ -173,6 +173,7 @@ def _cache(settings: SiteSettings, layout: ChunkLayout, history: HistoryFile) ->
         disk=disk,
         write=settings.write,
         publish=settings.publish,
+        replication=settings.replication,
         audit=settings.audit,
         membership=settings.membership,
     )

@@ -8,6 +8,7 @@ from typing import Literal
 
 from geokv.cache.locality import WritePolicy
 from geokv.cache.membership import MembershipSettings
+from geokv.cache.replicating import Replication
 from geokv.cache.shared import PublishPolicy
 from geokv.cache.substrate.choose import Kind
 from geokv.cache.substrate.tcp.keyring import Keyring
@@ -119,6 +120,7 @@ class SiteSettings:
     """Tenant → bit/s that go out for it, already divided by S."""
     link_caps: Mapping[str, int] = field(default_factory=dict)
     """Peer → bit/s that go out to it, already divided by S."""
+    replication: Replication | None = None
     codec: str = "none"
     membership: MembershipSettings | None = None
     anti_entropy_s: float | None = None

@@ -29,7 +29,7 @@ from geokv.cache import (
 )
 from geokv.cache.substrate.tcp import SocketOptions
 from geokv.cache.substrate.tcp.keyring import deal
-from geokv.clock import now_ns
+from geokv.clock import now_ns, wait_until_ns
 from geokv.lab.enter import enter_netns
 
 __all__ = ["LARGE", "LAYOUT", "SiteProcess"]
@@ -41,6 +41,7 @@ LAYOUT: ChunkLayout = make_layout()
 # of these does not, and does not fit into a small send buffer either.
 LARGE: ChunkLayout = make_layout(wire_bytes_per_token=16384)
 _ORDER_S = 60.0
+_BEAT_NS = 100_000_000
 
 
 class SiteProcess:
@@ -49,7 +50,8 @@ class SiteProcess:
     Args:
         directory: the site that keeps the table.
         chunks: room of its tier.
-        more: keyword arguments of the transport; ``lease_s`` goes to the cache, and
+        more: keyword arguments of the transport; ``lease_s`` and ``replication`` go to the
+            cache, and
             ``send_buffer_bytes`` to its sockets (what fits in there needs no pin).
     """
 
@@ -114,6 +116,7 @@ def _main(netns, name, host, peers, directory, chunks, more, pipe):
 
 async def _serve(name, host, peers, directory, chunks, more, pipe):
     lease_s = more.pop("lease_s", 10.0)
+    replication = more.pop("replication", None)
     layout = more.pop("layout")
     security = more.get("security", "mac")
     # A cut link is noticed soon, by the kernel too.
@@ -134,6 +137,7 @@ async def _serve(name, host, peers, directory, chunks, more, pipe):
         events.append,
         lease_s=lease_s,
         directory_s=1.0,
+        replication=replication,
     )
     await cache.start(host, KV_PORT, peers)
     orders = _Orders(cache, events)
@@ -169,8 +173,11 @@ class _Orders:
             await self._cache.store(ref, filling(ref, self._layout), publish=False)
         return await self._cache.publish([ref.key for ref in refs])
 
-    async def pull(self, count, seed=0, seconds=5.0):
-        """Look up and fetch; every byte that is handed over is compared."""
+    async def pull(self, count, seed=0, seconds=5.0, on_the_beat=False):
+        """Look up and fetch; every byte that is handed over is compared.
+
+        ``on_the_beat`` begins at the next whole tenth of a second, as requests of a run do.
+        """
         refs = make_refs(self._layout, count, seed)
         wrong = []
 
@@ -178,6 +185,8 @@ class _Orders:
             if bytes(entry.view) != content(refs[index], self._layout):
                 wrong.append(index)
 
+        if on_the_beat:
+            await wait_until_ns((now_ns() // _BEAT_NS + 1) * _BEAT_NS)
         started, deadline = now_ns(), soon(seconds)
         plan = await self._cache.lookup(refs, deadline)
         outcome = await self._cache.fetch(plan, deadline, take)

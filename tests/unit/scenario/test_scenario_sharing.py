@@ -185,6 +185,15 @@ def test_ranks_must_divide_the_heads() -> None:
     )
 
 
+def test_sites_that_compute_in_other_types_are_not_exact() -> None:
+    change = ["deployment.sites={b: {dtype: bfloat16}}", "cache.mixed=convert"]
+    with pytest.raises(ConfigError) as caught:
+        load_scenario("smoke", change)
+    assert "deployment.sites.b.dtype: bfloat16 is not what float32 elsewhere" in str(caught.value)
+    assert "needs cache.exact: false" in str(caught.value)
+    load_scenario("smoke", [*change, "cache.exact=false"])
+
+
 @pytest.mark.parametrize("name", ["closed_form_within", "overlap_within"])
 def test_what_is_computed_on_paper_knows_no_conversion(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"expect\.{name}: knows of no chunks that are conv"):
@@ -206,3 +215,43 @@ def test_a_part_of_a_fleet_can_be_swept() -> None:
     axis = 'sweep=[{"path": "deployment.sites.b.chunk_tokens", "values": [64, 1024]}]'
     cells = load_scenario("smoke", [B_DIFFERS, axis]).cells()
     assert [cell.scenario.deployment.at("b").chunk_tokens for cell in cells] == [64, 1024]
+
+
+BAD_COPIES = [
+    ("{to: [z]}", "cache.replication.to: unknown site 'z' (known: a, b)"),
+    ("{to: [a, a]}", "cache.replication.to: a site is listed twice"),
+    ("{copies: 2}", "cache.replication.copies: must be ≤ 1, or there is no other site left, got 2"),
+    ("{copies: 0}", "cache.replication.copies: must be ≥ 1, got 0"),
+    ("{}", "cache.replication: must have either to or copies"),
+    ("{to: [a], copies: 1}", "cache.replication: must have either to or copies"),
+    ("{to: [a], when: never}", "cache.replication.when: input should be 'published' or 'hot'"),
+]
+
+
+@pytest.mark.parametrize(("value", "said"), BAD_COPIES)
+def test_copies_that_cannot_be_are_refused(value: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_scenario("smoke", [f"cache.replication={value}"])
+    assert said in caught.value.message
+
+
+def test_copies_need_a_connection_beside_the_one_that_pushes() -> None:
+    with pytest.raises(ConfigError, match=r"cache\.substrate\.streams: must be ≥ 2 beside cache\."):
+        load_scenario("smoke", ["cache.replication={copies: 1}", "cache.substrate.streams=1"])
+
+
+@pytest.mark.parametrize(
+    ("value", "to"),
+    [
+        ("{to: [c]}", {"a": ("c",), "b": ("c",), "c": None}),
+        ("{copies: 1}", {"a": ("b",), "b": ("c",), "c": ("a",)}),
+        ("{copies: 2, when: hot}", {"a": ("b", "c"), "b": ("c", "a"), "c": ("a", "b")}),
+    ],
+)
+def test_copies_go_to_those_named_or_to_who_follows(
+    value: str, to: dict[str, tuple[str, ...] | None], tmp_path: Path
+) -> None:
+    sites = deployed(ring(f"cache.replication={value}"), tmp_path)
+    asked = {name: one.replication for name, one in sites.items()}
+    assert {name: one.to if one else None for name, one in asked.items()} == to
+    assert {one.when for one in asked.values() if one} == {"hot" if "hot" in value else "published"}

@@ -9,8 +9,11 @@ per arrival, no task switch), and sent with ``sendmsg`` from where they lie.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import socket
 import ssl
+import sys
+import termios
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +22,7 @@ from itertools import islice
 from geokv.errors import FetchError
 
 _SCRATCH_BYTES = 1024 * 1024
+_TCP_NOTSENT_LOWAT = 25  # linux/tcp.h
 _MOST_PIECES = 512  # below IOV_MAX (1024)
 _scratch: memoryview | None = None
 
@@ -215,6 +219,19 @@ class Channel:
         if not self._writing:
             self._send()
         self._check()
+
+    def send_late(self, n_bytes: int) -> None:
+        """Let the kernel hold at most so many bytes that are not on the line yet, so that
+        the sender decides late what goes next. (With TLS: no effect.)"""
+        if isinstance(self.sock, socket.socket) and not self.closed:
+            self.sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, n_bytes)
+
+    def unacknowledged(self) -> int:
+        """Bytes that the kernel has taken and the peer's has not confirmed."""
+        if self.closed:
+            return 0
+        left = fcntl.ioctl(self._fd, termios.TIOCOUTQ, b"\0" * 4)
+        return int.from_bytes(left, sys.byteorder)
 
     async def drain(self) -> None:
         """Return when everything written is in the kernel's hands.

@@ -68,6 +68,7 @@ class Stream:
         self._pending: dict[int, Request] = {}
         self._current: Request | None = None
         self._sending: asyncio.Task[None] | None = None
+        self._behind: list[tuple[wire.Kind, bytes, Sequence[memoryview]]] = []
         self._next_id = 1
         channel.on_end = self._ended
         self._frames = Frames(
@@ -149,14 +150,10 @@ class Stream:
         self._write(wire.Kind.NOTIFY, wire.encode(wire.Notify(notice)))
 
     def deliver(self, put: PutRequest) -> None:
-        """Send the payload of an accepted offer."""
+        """Send the payload of an accepted offer, giving way to what requests wait for."""
         n_bytes = sum(map(len, put.served.pieces))
-        frame = (wire.Kind.PAYLOAD, wire.encode(wire.Ticket(put.id, n_bytes)))
-        if not self._throttle.caps(self.peer, ""):
-            self._write(*frame, put.served.pieces)
-            return
-        self._write(*frame)
-        paced = self._paced(put.served.pieces)
+        self._write(wire.Kind.PAYLOAD, wire.encode(wire.Ticket(put.id, n_bytes)))
+        paced = self._paced(put.served.pieces, put.tenant)
         self._sending = asyncio.get_running_loop().create_task(paced)
 
     async def _ask(self, request: Request) -> Any:
@@ -173,6 +170,10 @@ class Stream:
         return asyncio.get_running_loop().create_future()
 
     def _write(self, kind: wire.Kind, body: bytes, pieces: Sequence[memoryview] = ()) -> None:
+        if self._sending is not None:
+            # In the middle of a payload no frame may come.
+            self._behind.append((kind, body, pieces))
+            return
         try:
             self._channel.write([self._codec.pack(kind, body), *pieces])
         except (FetchError, RecordError) as error:
@@ -257,11 +258,16 @@ class Stream:
         if self._sending is not None:
             await asyncio.gather(self._sending, return_exceptions=True)
 
-    async def _paced(self, pieces: Sequence[memoryview]) -> None:
+    async def _paced(self, pieces: Sequence[memoryview], tenant: str) -> None:
         try:
-            await self._throttle.send(self._channel, pieces, self.peer, "")
+            await self._throttle.give_way(self._channel, pieces, self.peer, tenant)
         except FetchError as error:
             self.fail(error)
+            return
+        self._sending = None
+        behind, self._behind = self._behind, []
+        for frame in behind:
+            self._write(*frame)
 
 
 def _settle(request: Request, outcome: Any) -> None:

@@ -35,6 +35,7 @@ from geokv.cache.substrate.tcp.throttle import Throttle
 from geokv.cache.substrate.tcp.wire import Kind
 from geokv.cache.substrate.transport import (
     BACKGROUND,
+    FETCH,
     PUSH,
     URGENT,
     Caller,
@@ -270,9 +271,14 @@ class Conversation:
             return
         before = self._channel.sent_bytes
         total = 0
+        way = desk.throttle.way if get.priority <= FETCH else None
+        if way is not None:
+            way.enter()
 
         def finish(cause: str) -> None:
             served.release()
+            if way is not None:
+                way.leave(self._channel.unacknowledged)
             sent = self._channel.sent_bytes - before
             desk.source.closed(get.key, peer, Ended(cause, sent, total, served.generation))
 

@@ -11,7 +11,7 @@ from geokv.cache.substrate.transport import PUSH, Served
 from geokv.errors import FetchError
 
 
-async def put(peer: Peer, served: Served, deadline_ns: int) -> FetchError | None:
+async def put(peer: Peer, served: Served, deadline_ns: int, tenant: str) -> FetchError | None:
     """Offer and send one chunk; ``None`` once ``peer`` has it readable, or why not.
 
     ``served`` stays the caller's, and pinned until this returns: by then no connection
@@ -20,7 +20,7 @@ async def put(peer: Peer, served: Served, deadline_ns: int) -> FetchError | None
     result: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def start(stream: Stream) -> Request:
-        request = PutRequest(served, peer.site, deadline_ns, result, stream.deliver)
+        request = PutRequest(served, peer.site, deadline_ns, result, stream.deliver, tenant)
         stream.send(request)
         return request
 

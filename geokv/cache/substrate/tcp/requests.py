@@ -227,7 +227,8 @@ class PutRequest(Request):
     """A chunk of ours for a peer that wants it: offered, then sent, then confirmed.
 
     Args:
-        send: sends a frame with payload on the request's connection.
+        send: sends the payload on the request's connection.
+        tenant: whose chunk it is, for rate caps.
     """
 
     priority = PUSH
@@ -240,9 +241,11 @@ class PutRequest(Request):
         deadline_ns: int,
         result: asyncio.Future[Any],
         send: Callable[[PutRequest], None],
+        tenant: str = "",
     ) -> None:
         super().__init__(deadline_ns, result)
         self.served = served
+        self.tenant = tenant
         self._peer = peer
         self._send = send
         self._accepted = False

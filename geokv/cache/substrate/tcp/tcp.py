@@ -223,7 +223,7 @@ class TcpTransport:
         try:
             peers = {site: self.peer(site) for site in sites}
             results = await asyncio.gather(
-                *(put(peer, served, deadline_ns) for peer in peers.values()),
+                *(put(peer, served, deadline_ns, ref.tenant) for peer in peers.values()),
                 return_exceptions=True,
             )
         finally:

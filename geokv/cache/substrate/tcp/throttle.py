@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from geokv.cache.substrate.tcp.channel import Channel
+from geokv.cache.substrate.tcp.way import PIECE_BYTES, RightOfWay
 from geokv.clock import now_ns, wait_until_ns
 from geokv.errors import ConfigError
 from geokv.units import NS_PER_S
@@ -43,11 +44,14 @@ class TokenBucket:
 
 
 class Throttle:
-    """The buckets of one site, shared by all its connections.
+    """What decides when a site may send, shared by all its connections.
 
     Args:
         tenants: bit/s that go out for a tenant, to all sites together.
         links: bit/s that go out to a site, for all tenants together.
+
+    Attributes:
+        way: who gives way to whom, whatever the rates.
 
     Raises:
         ConfigError: a rate is not positive.
@@ -56,6 +60,7 @@ class Throttle:
     def __init__(
         self, tenants: Mapping[str, int] | None = None, links: Mapping[str, int] | None = None
     ) -> None:
+        self.way = RightOfWay()
         self._tenants = {name: TokenBucket(rate) for name, rate in (tenants or {}).items()}
         self._links = {name: TokenBucket(rate) for name, rate in (links or {}).items()}
 
@@ -82,3 +87,21 @@ class Throttle:
                 await wait_until_ns(self.take(peer, tenant, len(part), now_ns()))
                 channel.write([part])
         await channel.drain()
+
+    async def give_way(
+        self, channel: Channel, pieces: Sequence[memoryview], peer: str, tenant: str
+    ) -> None:
+        """As ``send``, and only while no fetch is being answered.
+
+        Raises:
+            FetchError: the connection ended first.
+        """
+        channel.send_late(PIECE_BYTES)
+        for piece in pieces:
+            for start in range(0, len(piece), PIECE_BYTES):
+                part = piece[start : start + PIECE_BYTES]
+                await self.way.clear()
+                if self.caps(peer, tenant):
+                    await wait_until_ns(self.take(peer, tenant, len(part), now_ns()))
+                channel.write([part])
+                await channel.drain()
