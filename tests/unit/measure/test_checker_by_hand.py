@@ -3,6 +3,9 @@ being wrong with the events that must be shown for it."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from histories import (
     BAD,
@@ -25,6 +28,7 @@ from histories import (
 )
 
 from geokv.measure.checker import CHECKERS, Event, History
+from geokv.scenario.control import JUDGED
 
 OTHER = [99, *PROMPT[1:]]
 END = ev(100, "drill-end")
@@ -160,7 +164,7 @@ GOOD: dict[str, dict[str, list[Event]]] = {
     "never-answered": {
         "in time": [request(1), answer(20), END],
         "a clear error at the deadline": [
-            request(1), answer(1003, status="error", error="the deadline passed"), ev(1100,
+            request(1), answer(1001, status="error", error="the deadline passed"), ev(1100,
             "drill-end"),
         ],
     },
@@ -283,7 +287,7 @@ WRONG: dict[str, dict[str, tuple[list[Event], list[int]]]] = {
     },
     "never-answered": {
         "nothing": ([request(1), request(2, "r2"), answer(20), END], [1, 3]),
-        "too late": ([request(1), answer(1500), ev(1600, "drill-end")], [0, 1]),
+        "too late": ([request(1), answer(1002), ev(1600, "drill-end")], [0, 1]),
         "no reason": ([request(1), answer(20, status="error"), END], [0, 1]),
     },
     "directory-converges": {
@@ -373,6 +377,14 @@ def test_what_is_wrong_is_found_and_shown_in_the_fewest_events(line, case):
 def test_what_a_history_cannot_show_is_unknown(line, events):
     finding = CHECKERS[line](history(*events))
     assert finding.ok is None and finding.said
+
+
+def test_every_line_is_documented():
+    doc = Path(__file__).resolve().parents[3] / "docs" / "measures.md"
+    section = doc.read_text(encoding="utf-8").split("## What a drill is judged by")[1]
+    named = re.findall(r"^\| `([a-z:A-Z.-]+)`", section.split("### Fates")[0], re.MULTILINE)
+    made = ["fault-fired:NAME", "expect:NAME.PROMISE"]
+    assert sorted(named) == sorted([*JUDGED, *made])
 
 
 def test_of_many_offences_the_first_is_shown_and_all_are_counted():
