@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 from geokv.cache.layout import ChunkLayout
+from geokv.coordinator.faults import fault_class
 from geokv.coordinator.prompts import Prompts, make_prompts
 from geokv.engine.config import ModelConfig
 from geokv.engine.load import model_config
@@ -14,6 +15,7 @@ from geokv.errors import ConfigError, EngineError
 from geokv.scenario import Scenario
 from geokv.scenario.substrate import FOREIGN
 from geokv.scenario.workload import Document
+from geokv.site.sabotage import check_sabotage
 from geokv.units import show_size
 
 
@@ -27,6 +29,7 @@ def preflight(scenario: Scenario) -> GpuProfile:
         ConfigError: with the path of the value to change.
     """
     deployment = scenario.deployment
+    _check_drill(scenario)
     try:
         profile = load_profile(deployment.stands_for)
     except EngineError as error:
@@ -38,7 +41,7 @@ def preflight(scenario: Scenario) -> GpuProfile:
     _check_package(scenario)
     _check_cell(scenario, config, profile)
     swept = [path for axis in scenario.sweep for path in axis.paths]
-    if all(path.startswith("links.") for path in swept):
+    if scenario.control is None and all(path.startswith("links.") for path in swept):
         return profile
     for cell in scenario.cells():
         try:
@@ -56,6 +59,14 @@ def _check_package(scenario: Scenario) -> None:
         raise ConfigError(
             f"cache.substrate.kind: {kind} is not installed", f"pip install 'geokv[{kind}]'"
         )
+
+
+def _check_drill(scenario: Scenario) -> None:
+    """Every fault of the timeline can be made here, and the control's sabotage planted."""
+    for event in scenario.timeline:
+        fault_class(event.fault)
+    if scenario.control is not None and scenario.control.sabotage is not None:
+        check_sabotage(scenario.control.sabotage)
 
 
 def _check_cell(scenario: Scenario, config: ModelConfig, profile: GpuProfile) -> None:

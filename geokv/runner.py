@@ -54,7 +54,8 @@ def run_scenario(
     )
     try:
         _run_parts(place, scenario, run_dir, parts, on_progress)
-        _join_parts(run_dir, parts)
+        if not scenario.is_drill:
+            _join_parts(run_dir, parts)
     except OSError as error:
         raise explained(error, Path(error.filename or run_dir)) from None
     on_progress({"event": "report"})
@@ -168,6 +169,8 @@ def _manifest(scenario: Scenario, profile: GpuProfile, place: Place, parts: int)
             "question_tokens": prompts.longest - len(prompts.prefix),
         },
         "scenario_hash": scenario.hash,
+        # Of a drill's last cell, whose sites are broken on purpose.
+        **({"sabotage": scenario.control.sabotage} if scenario.control is not None else {}),
         "profile": profile.model_dump(mode="json"),
         "formula": _formula(deployment.stands_for),
         "versions": {

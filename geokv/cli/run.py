@@ -46,8 +46,8 @@ def run(
     if seed is not None:
         overrides.append(f"seed={seed}")
     loaded = load_scenario(scenario, overrides)
-    workload = loaded.workload
-    total = len(loaded.cells()) * len(loaded.arms) * workload.requests
+    arms = 1 if loaded.is_drill else len(loaded.arms)
+    total = len(loaded.cells()) * arms * loaded.workload.requests
     with _Bar(total) as bar:
         run_dir, summary = run_scenario(loaded, out, bar.take)
     if json_:
@@ -89,6 +89,10 @@ class _Bar:
             self._say("starting sites")
         elif event == "cell":
             self._say(step["label"])
+        elif event == "fault":
+            self._say(f"{step['name']}: {step['phase'].replace('-', ' ')}")
+        elif event == "quiesce":
+            self._say("looking at the books")
         elif event == "report":
             self._say("writing tables and plots")
         elif event == "request" and not step["warmup"]:

@@ -51,6 +51,10 @@ async def serve_site(settings: SiteSettings) -> None:
     history = HistoryFile(Path(settings.history_path), settings.audit)
     life = History(settings.name, history if settings.audit else None, now_ns)
     worker = build_worker(settings, history)
+    if settings.sabotage is not None:
+        from geokv.site import sabotage
+
+        sabotage.plant(settings.sabotage, worker)
     roster = Roster(settings.tenants)
     worker.cache.knows_tenant = roster.knows
     deadline_s = settings.request_deadline_s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from geokv.clock import now_ns, wait_until_ns
@@ -122,8 +123,8 @@ class StreamRunner:
             stage.note("unanswered", due.site, request_id=request_id, waited_ns=waited_ns)
         else:
             record = await self._record(due.site, request_id)
-            fields = _answer(reply, record)
-            stage.note("answer", due.site, request_id=request_id, tenant=tenant, **fields)
+            said = _answer(reply, record)
+            stage.note("answer", due.site, request_id=request_id, tenant=tenant, **said)
         self._moments.count_done()
         stage.progress("request", request_id=request_id, error=reply.error, warmup=False)
 
@@ -145,8 +146,7 @@ class StreamRunner:
             return None
         if data is None:
             return None
-        data.pop("source")
-        return RequestRecord(**data)
+        return RequestRecord(**{one.name: data[one.name] for one in fields(RequestRecord)})
 
     def _question(
         self,
@@ -173,7 +173,7 @@ def _answer(reply: Reply, record: RequestRecord | None) -> dict[str, Any]:
     status = "ok" if reply.error is None else "error"
     if reply.status is not None and reply.status != 200:
         status = "refused"
-    fields: dict[str, Any] = {
+    said: dict[str, Any] = {
         "status": status,
         "error": reply.error or "",
         "text": reply.text,
@@ -191,10 +191,10 @@ def _answer(reply: Reply, record: RequestRecord | None) -> dict[str, Any]:
         "spans": None,
     }
     if record is None:
-        return fields
+        return said
     if reply.first_ns is not None and record.prefilled_ns > 0:
-        fields["spans"] = record.spans_ns(reply.sent_ns, reply.first_ns)
-    return fields | {
+        said["spans"] = record.spans_ns(reply.sent_ns, reply.first_ns)
+    return said | {
         "output_ids": record.output_ids,
         "cached_tokens": record.cached_tokens,
         "source": record.source,
