@@ -7,9 +7,8 @@ is missed or a rival is missing, 2 without root.
 
 python tests/bench/transfer.py [--rounds 5] [--scale 1.0] [--engines geokv,mooncake,nixl]
 
-At 64 KiB we lose: a chunk costs about 100 µs of interpreter in the two processes together
-(request, header of 256 tokens, MACs, checksums, event loop), which is more than all of
-Mooncake's transfer. From 4 MiB on the bytes decide, and ours are touched less often.
+At 64 KiB we lose to the interpreter: ``transfer_stages.py`` shows where the time goes, and
+docs/benchmarks.md why. From 4 MiB on the bytes decide, and ours are touched less often.
 
 Bars, per size: goodput of a GET ≥ 1.0 × either rival for 1 to 64 MiB; processor seconds
 per GiB (both ends) not above either; median latency of 64 KiB not above either. geokv
