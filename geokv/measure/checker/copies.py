@@ -42,11 +42,13 @@ class Filling:
 
     @property
     def lineage(self) -> list[Event]:
-        """From the first that is known, mostly a ``store``, to this."""
+        """From the first that is known, mostly a ``store``, to this: what brought it from site
+        to site. Ways between the tiers of one site are left out."""
         events: list[Event] = []
         one: Filling | None = self
         while one is not None:
-            events.append(one.event)
+            if one.before is None or one.before.site != one.site:
+                events.append(one.event)
             one = one.before
         return events[::-1]
 
@@ -106,7 +108,7 @@ class Copies:
         elif op == "demote":
             before = self.last(site, key, "dram")
         elif op == "found":
-            before = self._old.get((site, key))
+            before = self._ever(site, key)
         tier = "disk" if op in ("demote", "found") else "dram"
         filling = Filling(event, site, key, tier, before)
         self._fillings[site, key, tier].append(filling)

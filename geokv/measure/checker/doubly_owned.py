@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from geokv.measure.checker.copies import Copies, Filling, followed
 from geokv.measure.checker.finding import Finding, Offence, conclude
-from geokv.measure.checker.history import Event, History
+from geokv.measure.checker.history import Event, History, handed_over
 
 NAME, INV = "doubly-owned", "INV-5"
 _Place = tuple[str, str, int]
@@ -20,11 +20,7 @@ def check(history: History) -> Finding:
     offences: list[Offence] = []
     examined = placeless = 0
     for event, copies, filling in followed(history, "use", "serve"):
-        if event["op"] == "life":
-            # What had ended with the life of its site owns nothing any more.
-            for where in [w for w, owner in owners.items() if owner.ended is event]:
-                del owners[where]
-        elif filling is not None and filling.place is None:
+        if filling is not None and filling.place is None:
             placeless += 1
         elif filling is not None and filling.place is not None:
             examined += 1
@@ -37,7 +33,7 @@ def check(history: History) -> Finding:
                 )
                 offences.append((said, [owner.event, filling.event]))
             owners[where] = filling
-        elif event["op"] in ("use", "serve") and not event.get("cause"):
+        elif handed_over(event):
             offences += _taken_away(event, copies, owners)
     unknown = "" if examined else f"none of {placeless} stored chunks has a place in the history"
     if not examined and not placeless:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from geokv.measure.checker.copies import followed
 from geokv.measure.checker.finding import Finding, Offence, conclude
-from geokv.measure.checker.history import Event, History
+from geokv.measure.checker.history import Event, History, handed_over
 
 NAME, INV = "half-written", "INV-2"
 
@@ -28,7 +28,7 @@ def check(history: History) -> Finding:
         elif sums and key in groups and len(sums) != len(groups[key]["checksums"]):
             said = f"{len(sums)} of {len(groups[key]['checksums'])} layer groups"
             offences.append((f"{_named(event)} with {said}", [groups[key], event]))
-        if op not in ("use", "serve"):
+        if not handed_over(event):
             continue
         examined += 1
         if copies.last(event["site"], key) is None:

@@ -58,6 +58,14 @@ class History:
         return ends[-1]["t_ns"] if ends else None
 
 
+def handed_over(event: Event) -> bool:
+    """Did bytes of a tier, or of another site, come to an engine or leave for a peer? What an
+    engine had on its device already is nobody's copy but its own."""
+    if event["op"] == "use":
+        return bool(event["source"] != "device")
+    return event["op"] == "serve" and not event.get("cause")
+
+
 def held_keys(event: Event) -> set[str]:
     """All keys of a ``held`` event, which has a list of them for every tier."""
     tiers = [keys for keys in event.values() if isinstance(keys, list)]

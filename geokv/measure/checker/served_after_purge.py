@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from geokv.measure.checker.copies import Filling, followed
 from geokv.measure.checker.exchanges import exchanges
 from geokv.measure.checker.finding import Finding, Offence, conclude
-from geokv.measure.checker.history import Event, History, held_keys
+from geokv.measure.checker.history import Event, History, handed_over, held_keys
 from geokv.measure.checker.prefixes import STEP_TOKENS, Prefixes
 
 NAME, INV = "served-after-purge", "INV-6"
@@ -73,7 +73,7 @@ def _copies(history: History, purges: list[_Purge]) -> tuple[list[Offence], int]
         if op == "held":
             for key in sorted(held_keys(event)):
                 offences += _old(event, copies.last(event["site"], key), late)
-        elif op in ("use", "serve"):
+        elif handed_over(event):
             examined += 1
             offences += _old(event, copies.last(event["site"], event["key"]), late)
         elif op in ("fetch", "pushed", "convert") and filling is not None:

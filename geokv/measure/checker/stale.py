@@ -12,7 +12,7 @@ from collections import defaultdict
 
 from geokv.measure.checker.copies import Copies, followed
 from geokv.measure.checker.finding import Finding, Offence, conclude
-from geokv.measure.checker.history import Event, History
+from geokv.measure.checker.history import Event, History, handed_over
 
 NAME, INV = "stale", "INV-1"
 IN_FLIGHT_NS = 1_000_000_000
@@ -48,7 +48,7 @@ def check(history: History) -> Finding:
                 did = "used" if op == "use" else "served"
                 said = f"{site} {did} chunk {event['key'][:12]}… while it was fenced"
                 offences.append((said, [fenced[site], event]))
-            elif op == "use" and "generation" in event:
+            elif op == "use" and "generation" in event and handed_over(event):
                 offences += _never(event, copies, lives[site, event["key"]])
     unknown = "" if examined else "no fetch or use with an incarnation is in the history"
     said = f"all {examined} fetches, uses and answers to peers are of living copies"

@@ -64,7 +64,7 @@ def _fetches(
     """What happens next to the same chunk at the same site says what became of it."""
     lines: dict[tuple[str, str], list[Event]] = defaultdict(list)
     for event in history.of("fetch", "use", "miss"):
-        if "key" in event:
+        if "key" in event and event.get("source") != "device":
             lines[event["site"], event["key"]].append(event)
     killed: dict[str, list[int]] = defaultdict(list)
     for event in history.of("life"):

@@ -37,6 +37,10 @@ END = ev(100, "drill-end")
 GOOD: dict[str, dict[str, list[Event]]] = {
     "stale": {
         "fetched and used": [life(0, "a", 1), store(1), fetch(2), use(3)],
+        "passed on from a place of another number": [
+            store(1), fetch(2), serve(3, "b", peer="c", generation=4), fetch(4, "c", source="b",
+            generation=4), use(5), use(6, "c", generation=4),
+        ],
         "from the new life": [
             life(0, "a", 1), store(1), life(2, "a", 2), store(3, incarnation=2),
             fetch(4, incarnation=2), use(5, incarnation=2),
@@ -57,6 +61,9 @@ GOOD: dict[str, dict[str, list[Event]]] = {
             store(1, "b"), ev(2, "fenced", "b", why="lease"), ev(3, "unfenced", "b"),
             use(4, source="dram"),
         ],
+        "already on the device": [
+            store(1, "b", generation=3), use(2, source="device", generation=0, checksums=[]),
+        ],
         "refused while fenced": [
             store(1), ev(2, "fenced", "a", why="lease"), serve(3, cause="fenced"), use(4, "c"),
         ],
@@ -68,6 +75,9 @@ GOOD: dict[str, dict[str, list[Event]]] = {
         ],
         "a hit in what the same tenant sent": [
             request(1, "r0"), answer(20, "r0"), request(30), answer(50, cached_tokens=32),
+        ],
+        "less than a block": [
+            request(1, "r0", tenant="t1"), request(30), answer(50, cached_tokens=15),
         ],
         "a hit in what it sent later and was computed sooner": [
             request(1), request(2, "r2", "a"), answer(20, "r2", "a"),
@@ -109,6 +119,9 @@ GOOD: dict[str, dict[str, list[Event]]] = {
         "cut off, and said so": [
             store(1), serve(2, sent_bytes=40, cause="closed"), use(3, "a", source="dram"),
         ],
+        "computed here, on the device, and not stored yet": [
+            store(1), serve(2), use(3, source="device"), store(4, "b"),
+        ],
         "pushed": [store(1), ev(2, "pushed", "b", key="k1", peer="a", cause=""), use(3)],
     },
     "leaked": {"all free or cached": [pools(1), pools(1, "b", cached=0, free=8)]},
@@ -131,6 +144,13 @@ GOOD: dict[str, dict[str, list[Event]]] = {
             store(3, key="k1", place=1, generation=5), store(4, key="k2"),
             serve(5, generation=5),
         ],
+        "on the device whatever became of it below": [
+            store(1), ev(2, "evict", "a", key="k1", tier="dram", place=0),
+            use(3, "a", source="device"),
+        ],
+        "a copy of another's, which has a number of its own": [
+            fetch(1, generation=7), serve(2, "b", generation=2), use(3, generation=7),
+        ],
     },
     "served-after-purge": {
         "nothing purged": [store(1), use(2, "a", source="dram")],
@@ -140,6 +160,14 @@ GOOD: dict[str, dict[str, list[Event]]] = {
         ],
         "another tenant's": [
             store(1, tenant="t1"), purge(2, "asked"), purge(4, "acked"), use(5, "a", source="dram"),
+        ],
+        "computed anew on the device, and not stored yet": [
+            store(1), purge(2, "asked"), ev(3, "drop", "a", key="k1", tier="dram", place=0),
+            purge(4, "acked"), use(5, "a", source="device"), use(6, "c"),
+        ],
+        "asked for and not there": [
+            store(1), purge(2, "asked"), ev(3, "drop", "a", key="k1", tier="dram", place=0),
+            purge(4, "acked"), serve(5, cause="absent"), lost(6, "absent"), use(7, "c"),
         ],
         "used before the acknowledgement": [
             store(1), purge(2, "asked"), use(3, "a", source="dram"), purge(4, "acked"), use(9, "c"),
@@ -180,6 +208,10 @@ GOOD: dict[str, dict[str, list[Event]]] = {
         "taken back": [
             store(1), ev(2, "publish", "a", key="k1"), ev(3, "withdraw", "a", key="k1"),
             held(90, "a", "k1"), directory(91),
+        ],
+        "all of it told": [
+            ev(0, "drill-begin", publish="all"), store(1), ev(2, "publish", "a", key="k1"),
+            held(90, "a", "k1"), directory(91, k1=["a"]),
         ],
     },
     "integrity": {
@@ -228,6 +260,7 @@ WRONG: dict[str, dict[str, tuple[list[Event], list[int]]]] = {
         "used before it was whole": ([use(1, source="dram"), fetch(2)], [0]),
         "served before it was whole": ([serve(1), store(2)], [0]),
         "used after a fetch that failed": ([store(1), lost(2, "timeout"), use(3)], [2]),
+        "never made ours": ([store(1), fetch(2, place=-1), use(3)], [2]),
         "gone with the life before": (
             [store(1), life(2, "a", 1, "killed"), life(3, "a", 2), serve(4)], [3]),
         "sent in part, said to be whole": ([store(1), serve(2, sent_bytes=40)], [1]),
@@ -254,6 +287,12 @@ WRONG: dict[str, dict[str, tuple[list[Event], list[int]]]] = {
         "evicted while it was read": (
             [store(1), ev(2, "evict", "a", key="k1", tier="dram", place=0),
              use(3, "a", source="dram")], [0, 1, 2]),
+        "evicted while it was sent, and stored again": (
+            [store(1), ev(2, "evict", "a", key="k1", tier="dram", place=0),
+             store(3, place=1, generation=5), serve(4)], [0, 1, 3]),
+        "evicted while it was read, and fetched again": (
+            [fetch(1), ev(2, "evict", "b", key="k1", tier="dram", place=0),
+             fetch(3, place=1, generation=5), use(4)], [0, 1, 3]),
     },
     "served-after-purge": {
         "used": (
@@ -268,6 +307,12 @@ WRONG: dict[str, dict[str, tuple[list[Event], list[int]]]] = {
             [store(1), purge(2, "asked"), purge(3, "acked"), fetch(4)], [0, 1, 2, 3]),
         "kept": (
             [store(1), purge(2, "asked"), purge(3, "acked"), held(90, "a", "k1")], [0, 1, 2, 3]),
+        "kept on a disk by a site that was away": (
+            [store(1), ev(2, "demote", "a", key="k1", tier="disk", place=0, cause=""),
+             life(3, "a", 1, "killed"), purge(4, "asked"), purge(5, "acked"),
+             ev(6, "found", "a", key="k1", tier="disk", place=0, tenant="t0"), life(7, "a", 2),
+             ev(8, "promote", "a", key="k1", tier="disk", place=0, generation=1, cause=""),
+             use(9, "a", source="disk")], [0, 3, 4, 8]),
         "everything was meant": (
             [store(1), {**purge(2, "asked"), "tenant": None}, purge(3, "acked"), serve(4)],
             [0, 1, 2, 3]),
@@ -298,6 +343,9 @@ WRONG: dict[str, dict[str, tuple[list[Event], list[int]]]] = {
             [1, 3]),
         "told and forgotten": (
             [ev(2, "publish", "a", key="k1"), held(90, "a", "k1"), directory(91)], [0, 1, 2]),
+        "told and forgotten when another site died": (
+            [ev(2, "publish", "a", key="k1"), life(3, "b", 1, "killed"), held(90, "a", "k1"),
+             directory(91)], [0, 2, 3]),
         "there and never told": (
             [ev(0, "drill-begin", publish="all"), held(90, "a", "k1"), directory(91)], [0, 1, 2]),
     },
