@@ -52,7 +52,9 @@ def parts_of(ref: ChunkRef, theirs: ChunkLayout) -> list[ChunkRef]:
     Raises:
         FetchError: ``mismatch``: their chain does not end at the key of ``ref``.
     """
-    parts = chunk_refs(ref.parent, ref.tokens, theirs.chunk_tokens, theirs.key_tokens, ref.tenant)
+    parts = chunk_refs(
+        ref.parent, ref.tokens, theirs.chunk_tokens, theirs.key_tokens, ref.tenant, ref.epoch
+    )
     if not parts or parts[-1].key != ref.key:
         raise FetchError("mismatch", f"chunk {ref.key.hex()} is no chain of {theirs.key_tokens}")
     return parts
@@ -61,7 +63,8 @@ def parts_of(ref: ChunkRef, theirs: ChunkLayout) -> list[ChunkRef]:
 def whole_of(refs: Sequence[ChunkRef]) -> ChunkRef:
     """The larger chunk that consecutive ``refs`` make up."""
     tokens = tuple(token for ref in refs for token in ref.tokens)
-    return ChunkRef(refs[-1].key, refs[0].parent, tokens, refs[-1].tenant)
+    last = refs[-1]
+    return ChunkRef(last.key, refs[0].parent, tokens, last.tenant, last.epoch)
 
 
 class Converter:

@@ -36,7 +36,7 @@ class _Arrival:
 
 # After these another site would do no better: there is no room, or no time, or the
 # caller may not have it.
-_FINAL = frozenset({"full", "timeout", "cancelled", "foreign"})
+_FINAL = frozenset({"full", "timeout", "cancelled", "foreign", "purged", "fenced"})
 _Step: TypeAlias = "_Arrival | asyncio.Task[_Arrival] | FetchError | None"
 
 
@@ -68,6 +68,12 @@ class Fetcher:
         self._exact = exact
         self._audit = audit
         self._mixed = MixedReader(layout, transport, exact)
+        self.unseen: dict[bytes, None] = {}
+        """Handed over as they lie here, whatever they are: what was planted on purpose."""
+        self.on_rotten: Callable[[bytes], None] = lambda key: None
+        """Told a key whose bytes in DRAM are no longer what its checksums say."""
+        self.gate: Callable[[ChunkRef], str] = lambda ref: ""
+        """Why a chunk must not be used now, though it is here and whole."""
 
     async def run(self, plan: Plan, deadline_ns: int, on_chunk: OnChunk) -> Outcome:
         """Hand over the chunks of ``plan`` in prefix order, up to the first missing one.
@@ -93,9 +99,17 @@ class Fetcher:
                     self._missed(outcome, plan, i, error)
                     break
                 with arrival.entry:
+                    if arrival.transfer is None and self._rotten(arrival.entry):
+                        self._missed(outcome, plan, i, _rot(plan.refs[i]))
+                        break
                     arrival.entry.source = arrival.source or ("disk" if arrival.disk else "dram")
-                    await on_chunk(i, arrival.entry)
+                    # Nothing may come between this look and the use.
+                    cause = self.gate(plan.refs[i])
+                    if cause:
+                        self._missed(outcome, plan, i, _closed(cause))
+                        break
                     self._used(plan, arrival.entry)
+                    await on_chunk(i, arrival.entry)
                 self._count(outcome, arrival)
         except BaseException:
             await self._give_up(steps)
@@ -115,8 +129,16 @@ class Fetcher:
             reason=error.message,
         )
 
+    def _rotten(self, entry: Entry) -> bool:
+        """Have the bytes of a chunk changed since it became readable here? It goes then."""
+        header = entry.header
+        if header.key in self.unseen or checksums(self._layout, entry.view) == header.checksums:
+            return False
+        self.on_rotten(header.key)
+        return True
+
     def _used(self, plan: Plan, entry: Entry) -> None:
-        """For the audit: what the bytes were that have just been handed over."""
+        """For the audit: what the bytes are that are handed over now."""
         if self._audit:
             sums = checksums(self._layout, entry.view)
             note_use(self._history, plan.request_id, entry.source, entry.header, sums)
@@ -226,7 +248,11 @@ class Fetcher:
             self._tier.abort(slot, "cancelled")
             self._history.note("fetch", ref.key, source=site, cause="cancelled")
             raise
-        self._tier.commit(slot, header)
+        try:
+            self._tier.commit(slot, header)
+        except FetchError as error:
+            self._history.note("fetch", ref.key, source=site, cause=error.cause)
+            raise
         self._note_fetch(ref, site, header, slot)
         return self._arrived(ref, site, transfer, transfer.wire_bytes)
 
@@ -270,7 +296,11 @@ class Fetcher:
         sums = checksums(self._layout, slot.view)
         life = self._transport.incarnation
         header = make_header(ref, self._layout, sums, slot.generation, life)
-        self._tier.commit(slot, replace(header, lossy=lossy))
+        try:
+            self._tier.commit(slot, replace(header, lossy=lossy))
+        except FetchError as error:
+            self._history.note("convert", ref.key, source=site, cause=error.cause)
+            return
         self._history.note(
             "convert",
             ref.key,
@@ -350,6 +380,14 @@ class Fetcher:
             task.cancel()
             task.add_done_callback(_release)
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _closed(cause: str) -> FetchError:
+    return FetchError(cause, f"no chunk may be used now ({cause})")
+
+
+def _rot(ref: ChunkRef) -> FetchError:
+    return FetchError("corrupt", f"chunk {ref.key.hex()} has changed in this site's memory")
 
 
 def note_use(

@@ -30,12 +30,14 @@ class ChunkRef:
         tokens: the token ids of the chunk; compared on receipt, so that a
             collision of keys is a miss and never a wrong answer.
         tenant: who may read it.
+        epoch: number of the tenant's last purge, 0 before the first; part of the root.
     """
 
     key: bytes
     parent: bytes
     tokens: tuple[int, ...]
     tenant: str
+    epoch: int = 0
 
     @cached_property
     def packed_tokens(self) -> bytes | None:
@@ -47,10 +49,15 @@ class ChunkRef:
             return None
 
 
-def root_key(model_fingerprint: str, tenant_salt: bytes, adapter: str = "") -> bytes:
-    """First key of the chain of one model, tenant and adapter (16 bytes)."""
+def root_key(
+    model_fingerprint: str, tenant_salt: bytes, adapter: str = "", epoch: int = 0
+) -> bytes:
+    """First key of the chain of one model, tenant, adapter and epoch (16 bytes)."""
     digest = hashlib.blake2b(digest_size=KEY_BYTES, person=b"geokv-root")
-    for part in (model_fingerprint.encode(), tenant_salt, adapter.encode()):
+    parts = [model_fingerprint.encode(), tenant_salt, adapter.encode()]
+    if epoch:
+        parts.append(epoch.to_bytes(8, "little"))
+    for part in parts:
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
     return digest.digest()
@@ -94,13 +101,20 @@ def chunk_keys(
 
 
 def chunk_refs(
-    root: bytes, tokens: Sequence[int], chunk_tokens: int, block_tokens: int, tenant: str
+    root: bytes,
+    tokens: Sequence[int],
+    chunk_tokens: int,
+    block_tokens: int,
+    tenant: str,
+    epoch: int = 0,
 ) -> list[ChunkRef]:
     """Every full chunk of ``tokens`` with its parent and tokens, in prefix order."""
     keys = chunk_keys(root, tokens, chunk_tokens, block_tokens)
     parents = [root, *keys][: len(keys)]
     return [
-        ChunkRef(key, parent, tuple(tokens[i * chunk_tokens : (i + 1) * chunk_tokens]), tenant)
+        ChunkRef(
+            key, parent, tuple(tokens[i * chunk_tokens : (i + 1) * chunk_tokens]), tenant, epoch
+        )
         for i, (key, parent) in enumerate(zip(keys, parents, strict=True))
     ]
 

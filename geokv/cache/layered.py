@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from geokv.cache.fetching import Fetcher, _Arrival, _release, note_use
+from geokv.cache.fetching import Fetcher, _Arrival, _closed, _release, _rot, note_use
 from geokv.cache.filler import group_filler
 from geokv.cache.keys import ChunkRef
 from geokv.cache.locality import Slot
@@ -75,6 +75,12 @@ class LayeredFetcher(Fetcher):
                         self._missed(outcome, plan, i, error)
                         self._drop(chunks[i:], error.cause)
                         break
+                    cause = self.gate(plan.refs[i])
+                    if cause:
+                        count = i
+                        self._missed(outcome, plan, i, _closed(cause))
+                        self._drop(chunks[i:], cause)
+                        break
                     await on_piece(i, group, view)
                     if self._audit:
                         sums[i].append(checksum(view, group_filler(self._layout)[group]))
@@ -102,6 +108,9 @@ class LayeredFetcher(Fetcher):
         one = _Coming(ref)
         try:
             entry = self._local(ref)
+            if entry is not None and self._rotten(entry):
+                entry.release()
+                raise _rot(ref)
             if entry is not None:
                 one.arrival = _Arrival(entry, LOCAL)
                 return one
@@ -157,7 +166,12 @@ class LayeredFetcher(Fetcher):
         sums = tuple(header.checksums[group] for group, header in enumerate(one.headers))
         header = one.headers[0].with_checksums(sums, any(h.lossy for h in one.headers))
         slot, one.slot = one.slot, None
-        self._tier.commit(slot, header)
+        try:
+            self._tier.commit(slot, header)
+        except FetchError as error:
+            # It has been used, as it might have been a moment before; it is not kept.
+            self._history.note("fetch", one.ref.key, source=one.site, cause=error.cause)
+            return
         self._note_fetch(one.ref, one.site, header, slot)
         last = max(one.transfers, key=lambda transfer: transfer.last_byte_ns)
         wire_bytes = sum(transfer.wire_bytes for transfer in one.transfers)

@@ -12,7 +12,7 @@ from geokv.cache.layout import ChunkLayout
 from geokv.cache.locality import TierStack
 from geokv.cache.record import ChunkHeader, verify
 from geokv.cache.substrate.transport import Landing
-from geokv.errors import CacheError
+from geokv.errors import CacheError, FetchError
 
 
 class TierSink:
@@ -53,7 +53,11 @@ class TierSink:
             return "full"
 
         def commit(final: ChunkHeader) -> None:
-            self._tier.commit(slot, final)
+            try:
+                self._tier.commit(slot, final)
+            except FetchError as error:
+                self._note(final.key, peer, error.cause)
+                raise
             self._note(
                 final.key,
                 peer,
@@ -77,7 +81,9 @@ class TierSink:
             return "present"
         if not self._knows(header.tenant):
             return "unauthorised"
-        ref = ChunkRef(header.key, header.parent, header.tokens, header.tenant)
+        if refused := self._tier.refuses(header):
+            return refused
+        ref = ChunkRef(header.key, header.parent, header.tokens, header.tenant, header.epoch)
         cause = verify(header, ref, self._layout, incarnation, self._exact)
         if cause is not None:
             return cause

@@ -11,6 +11,7 @@ Wire form, big endian::
     magic "GKVR" | version u16 | flags u16 | total length u32
     key 16 | parent 16 | model 16 | layout 16
     generation u64 | incarnation u64 | wire bytes u64 | lease ns u64
+    epoch u64, where flag 2 is set
     tenant: u8 + UTF-8 | codec: u8 + ASCII
     groups u16, xxh3-128 each | tokens u32, u32 each
 """
@@ -34,10 +35,12 @@ VERSION = 1
 MAX_HEADER_BYTES = 512 * 1024
 CHECKSUM_BYTES = 16
 _LOSSY = 1
+_EPOCH = 2
 _U16 = struct.Struct("!H")
 _U32 = struct.Struct("!I")
 _PREFIX = struct.Struct("!4sHHI")
 _FIXED = struct.Struct("!16s16s16s16sQQQQ")
+_U64 = struct.Struct("!Q")
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class ChunkHeader:
         checksums: xxh3-128 over real and filler bytes, one per layer group.
         lease_ns: how long the sender keeps the chunk pinned for this read.
         lossy, codec: how the KV was coded; ``none`` is byte for byte.
+        epoch: number of the tenant's last purge when this was computed.
     """
 
     key: bytes
@@ -67,6 +71,7 @@ class ChunkHeader:
     lease_ns: int = 0
     lossy: bool = False
     codec: str = "none"
+    epoch: int = 0
 
     def stamped(self, generation: int, incarnation: int, lease_ns: int) -> ChunkHeader:
         """The same chunk as another site (or a later moment) sends it."""
@@ -109,7 +114,8 @@ class ChunkHeader:
         total = _PREFIX.size + len(fixed) + len(tail)
         if total > MAX_HEADER_BYTES:
             raise RecordError(f"header has {total} bytes, more than {MAX_HEADER_BYTES}")
-        return _PREFIX.pack(MAGIC, VERSION, _LOSSY if self.lossy else 0, total) + fixed + tail
+        flags = (_LOSSY if self.lossy else 0) | (_EPOCH if self.epoch else 0)
+        return _PREFIX.pack(MAGIC, VERSION, flags, total) + fixed + tail
 
     @cached_property
     def _tail(self) -> bytes:
@@ -128,8 +134,11 @@ class ChunkHeader:
             tokens = struct.pack(f"!I{len(self.tokens)}I", len(self.tokens), *self.tokens)
         except struct.error:
             raise RecordError("a token id is negative or does not fit 32 bits") from None
+        if not 0 <= self.epoch < 2**64:
+            raise RecordError("an epoch is negative or does not fit 64 bits")
         return b"".join(
             (
+                _U64.pack(self.epoch) if self.epoch else b"",
                 bytes((len(tenant),)),
                 tenant,
                 bytes((len(codec),)),
@@ -158,13 +167,19 @@ def parse(data: bytes | memoryview, asked: ChunkRef | None = None) -> ChunkHeade
             raise RecordError(f"not a chunk record: begins with {magic!r}")
         if version != VERSION:
             raise RecordError(f"record version {version}, this code reads {VERSION}")
-        if flags & ~_LOSSY:
+        if flags & ~(_LOSSY | _EPOCH):
             raise RecordError(f"unknown flags {flags:#x}")
         if total != len(raw) or total > MAX_HEADER_BYTES:
             raise RecordError(f"header says {total} bytes, {len(raw)} are here")
         fixed = _FIXED.unpack_from(raw, _PREFIX.size)
         key, parent, model, layout, generation, incarnation, wire, lease = fixed
         at = _PREFIX.size + _FIXED.size
+        epoch = 0
+        if flags & _EPOCH:
+            (epoch,) = _U64.unpack_from(raw, at)
+            at += _U64.size
+            if not epoch:
+                raise RecordError("an epoch of 0 is not written")
         tenant, at = _text(raw, at, "utf-8")
         codec, at = _text(raw, at, "ascii")
         if not codec.isprintable():
@@ -200,6 +215,7 @@ def parse(data: bytes | memoryview, asked: ChunkRef | None = None) -> ChunkHeade
         lease_ns=lease,
         lossy=bool(flags & _LOSSY),
         codec=codec,
+        epoch=epoch,
     )
 
 
@@ -232,10 +248,13 @@ def verify(
 
     Returns:
         ``foreign`` (another tenant's), ``mismatch`` (another model, layout, codec,
-        key or tokens), ``lossy``, ``stale`` (an earlier life of the sender), or ``None``.
+        key or tokens), ``purged`` (of another epoch of its tenant), ``lossy``, ``stale``
+        (an earlier life of the sender), or ``None``.
     """
     if header.tenant != ref.tenant:
         return "foreign"
+    if header.epoch != ref.epoch:
+        return "purged"
     if header.model != layout.model_digest or header.layout != layout.fingerprint:
         return "mismatch"
     if header.wire_bytes != layout.wire_bytes or len(header.checksums) != layout.groups:
@@ -282,4 +301,5 @@ def make_header(
         incarnation=incarnation,
         wire_bytes=layout.wire_bytes,
         checksums=tuple(sums),
+        epoch=ref.epoch,
     )

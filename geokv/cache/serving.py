@@ -10,6 +10,7 @@ from geokv.cache.filler import group_filler
 from geokv.cache.history import History
 from geokv.cache.layout import ChunkLayout
 from geokv.cache.locality import Entry, TierStack
+from geokv.cache.record import ChunkHeader
 from geokv.cache.substrate import Ended, Served
 from geokv.errors import FetchError
 from geokv.units import NS_PER_S
@@ -23,6 +24,7 @@ class TierSource:
         on_absent: told every key that a peer asked for in vain, so that a directory
             that still names this site can be put right.
         knows: whether a tenant is a customer here, in whose name a peer may ask.
+        gate: why nothing of (tenant, epoch) may be sent now; empty if it may.
     """
 
     def __init__(
@@ -34,11 +36,10 @@ class TierSource:
         history: History,
         on_absent: Callable[[bytes], None],
         knows: Callable[[str], bool],
+        gate: Callable[[str, int], str],
     ) -> None:
         self.served: Counter[str] = Counter()
         self.served_bytes = 0
-        self.lent = 0
-        """Chunks pinned for somebody else now."""
         self._tier = tier
         self._layout = layout
         self._incarnation = incarnation
@@ -46,6 +47,8 @@ class TierSource:
         self._history = history
         self._on_absent = on_absent
         self._knows = knows
+        self._gate = gate
+        self._open: dict[int, tuple[ChunkHeader, Served]] = {}
         self._filler = group_filler(layout)
         # Brought up from the disk for an answer that is still to be opened.
         self._held: dict[bytes, list[tuple[Entry, asyncio.TimerHandle]]] = {}
@@ -93,12 +96,14 @@ class TierSource:
         known = self._tier.header(key)
         if known is not None and known.tenant != tenant:
             return "foreign"
+        if known is not None and (refused := self._gate(tenant, known.epoch)):
+            self._let_go(key)
+            return refused
         entry = self._tier.get(key)
         self._let_go(key)
         if entry is None:
             self._on_absent(key)
             return "absent"
-        self.lent += 1
         header = entry.header
         packed = header.pack_as(entry.generation, self._incarnation, self._lease_ns)
         pieces: list[memoryview] = []
@@ -106,10 +111,23 @@ class TierSource:
             pieces += [entry.view[place], fill]
 
         def release() -> None:
-            self.lent -= 1
+            self._open.pop(id(served), None)
             entry.release()
 
-        return Served(packed, pieces, self._lease_ns, release, header.lossy, entry.generation)
+        served = Served(packed, pieces, self._lease_ns, release, header.lossy, entry.generation)
+        self._open[id(served)] = header, served
+        return served
+
+    def revoke(self, tenant: str, epoch: int) -> None:
+        """What is being sent of ``tenant`` and is older than ``epoch`` ends now."""
+        for header, served in list(self._open.values()):
+            if header.tenant == tenant and header.epoch < epoch and served.revoke is not None:
+                served.revoke("purged")
+
+    @property
+    def lent(self) -> int:
+        """Chunks pinned for somebody else now."""
+        return len(self._open)
 
     @property
     def held(self) -> int:

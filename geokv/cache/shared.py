@@ -16,6 +16,8 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from geokv.cache.announcing import Announcer
@@ -24,6 +26,7 @@ from geokv.cache.history import History, Sink
 from geokv.cache.keys import ChunkRef
 from geokv.cache.layered import LayeredFetcher, OnGroup, OnPiece
 from geokv.cache.layout import ChunkLayout
+from geokv.cache.lifetime.purge import Purger, Receipt
 from geokv.cache.locality import DiskTier, DramTier, TierStack, WritePolicy
 from geokv.cache.membership import Membership, MembershipSettings
 from geokv.cache.mixed import spread
@@ -39,6 +42,22 @@ from geokv.errors import CacheError, ConfigError, FetchError
 from geokv.units import NS_PER_S
 
 PublishPolicy = Literal["all", "hot"]
+
+
+@dataclass(frozen=True)
+class PurgeSettings:
+    """How purges are made (see ``lifetime.purge``).
+
+    Args:
+        authority: the site that numbers them.
+        log_path: where the authority keeps its log over restarts.
+    """
+
+    authority: str
+    bound_s: float
+    log_path: Path | None = None
+
+
 _KEYS_PER_CALL = 4096
 
 _log = logging.getLogger(__name__)
@@ -62,6 +81,7 @@ class SharedCache:
         membership: when a peer is down by its heartbeats; ``None`` sends none, and a peer
             is left alone when a deadline has passed in its silence.
         replication: where copies of what is computed here go in the background.
+        purge: who numbers purges, and their bound; needs heartbeats.
         publish: which chunks the directory hears of: ``all``, or those that are used
             again (``hot``; what is fetched has been).
 
@@ -89,6 +109,7 @@ class SharedCache:
         audit: bool = False,
         membership: MembershipSettings | None = None,
         replication: Replication | None = None,
+        purge: PurgeSettings | None = None,
     ) -> None:
         if publish not in get_args(PublishPolicy):
             raise ConfigError(f"unknown publish policy {publish!r}", "known: all, hot")
@@ -139,6 +160,7 @@ class SharedCache:
             self._history,
             self._announcer.gone,
             lambda tenant: self.knows_tenant(tenant),
+            self._closed_to,
         )
         self._sink = TierSink(
             self.tiers,
@@ -159,9 +181,33 @@ class SharedCache:
                 self._peer_up,
             )
         transport.on_peer = self._peer_changed
+        self.on_forget: Callable[[str], None] = lambda tenant: None
+        """Told a tenant of which nothing older than this moment may be used any more."""
+        self._purger: Purger | None = None
+        if purge is not None:
+            if self.membership is None:
+                raise ConfigError(
+                    "a purge can only be bounded between sites that send heartbeats",
+                    "set cache.membership",
+                )
+            self._purger = Purger(
+                site,
+                purge.authority,
+                purge.bound_s,
+                self.membership,
+                transport,
+                self._peers,
+                purge.log_path,
+                self._history,
+                self._spawn,
+                self._forget,
+            )
+            self.tiers.refuses = lambda header: self._outdated(header.tenant, header.epoch)
         self._fetcher = LayeredFetcher(
             self.tiers, layout, transport, self._history, self._keep, exact, audit
         )
+
+        self._fetcher.on_rotten = self._rotten
 
     # -- life ------------------------------------------------------------------
 
@@ -172,7 +218,10 @@ class SharedCache:
             CacheError: the port is taken or the address is not this site's.
         """
         self.directory.attach(self._history, self._spawn, self.tiers.__contains__)
-        handlers = self.directory.bind(self.site, self.transport)
+        handlers = dict(self.directory.bind(self.site, self.transport))
+        if self._purger is not None:
+            handlers.update(self._purger.handlers)
+            self._fetcher.gate = lambda ref: self._closed_to(ref.tenant, ref.epoch)
         bound = await self.transport.serve(host, port, self._source, handlers, self._sink)
         for name, (peer_host, peer_port) in peers.items():
             self.add_peer(name, peer_host, peer_port)
@@ -270,6 +319,11 @@ class SharedCache:
         """
         started = self._clock()
         misses: Counter[str] = Counter()
+        closed = self._closed_to(refs[0].tenant, refs[0].epoch) if refs else ""
+        if closed:
+            why = f"no chunk may be used now ({closed})"
+            self._miss(misses, closed, why, refs[0].key, request_id)
+            return Plan((), (), len(refs), 0, misses, request_id=request_id)
         here = [ref.key in self.tiers for ref in refs]
         # Whatever the directory says, what is here up to the first gap is in the plan.
         gap = here.index(False) if False in here else len(here)
@@ -409,7 +463,12 @@ class SharedCache:
         header = make_header(ref, self.layout, sums, slot.generation, self.transport.incarnation)
         if self._replicator is not None:
             self._replicator.stored(ref.key)
-        self.tiers.stored(slot, header)
+        try:
+            self.tiers.stored(slot, header)
+        except FetchError as error:
+            self._miss(self.misses, error.cause, error.message, ref.key)
+            self._gone(ref.key)
+            return False
         self._history.note(
             "store",
             ref.key,
@@ -468,6 +527,8 @@ class SharedCache:
             last = [key for key in leaving if not self.tiers.elsewhere(tier, key)]
             await self._announcer.tell("withdraw", last, deadline_ns)
         dropped = self.tiers.drop(tier, leaving)
+        for key in leaving:
+            self._fetcher.unseen.pop(key, None)
         for key, where, place in dropped:
             self._history.note("drop", key, tier=where, place=place)
             if key not in self.tiers:
@@ -475,6 +536,72 @@ class SharedCache:
                 self._gone(key)
         self.tiers.check_deleted(leaving)
         return len(dict.fromkeys(key for key, _, _ in dropped))
+
+    def hand_over_unseen(self, key: bytes) -> None:
+        """Never look at this chunk's bytes again before they are used: for control arms
+        that show what wrong KV does. It is looked at again once it was dropped."""
+        self._fetcher.unseen[key] = None
+
+    def _rotten(self, key: bytes) -> None:
+        """Bytes in DRAM are not what they were: nobody may get them any more."""
+        for _, where, place in self.tiers.drop("dram", [key]):
+            self._history.note("drop", key, tier=where, place=place, cause="corrupt")
+        if key not in self.tiers:
+            self._gone(key)
+
+    # -- forgetting ------------------------------------------------------------
+
+    def epoch(self, tenant: str) -> int:
+        """What chunks of ``tenant`` must carry to be used: the number of its last purge."""
+        return self._purger.epoch(tenant) if self._purger is not None else 0
+
+    @property
+    def fenced(self) -> bool:
+        """Must this site use nothing, because it may not have heard of a purge?"""
+        return self._purger is not None and self._purger.fenced
+
+    async def purge(self, tenant: str, purge_id: str, deadline_ns: int) -> Receipt:
+        """Forget everything of ``tenant`` at every site; returns when that is acknowledged
+        (see ``lifetime.purge``). Asking again with the same id purges once.
+
+        Raises:
+            ConfigError: this deployment has no purges.
+            CacheError: nothing was purged, or it is not acknowledged yet; the hint says which.
+        """
+        if self._purger is None:
+            raise ConfigError(
+                "a purge needs somebody who numbers it, and a bound",
+                "set cache.purge and cache.membership, and a central directory",
+            )
+        return await self._purger.purge(tenant, purge_id, deadline_ns)
+
+    @property
+    def purge_bound_ns(self) -> int:
+        """How long after a purge nothing of it is used anywhere; 0 where there are none."""
+        return self._purger.bound_ns if self._purger is not None else 0
+
+    def _outdated(self, tenant: str, epoch: int) -> str:
+        return "" if epoch == self.epoch(tenant) else "purged"
+
+    def _closed_to(self, tenant: str, epoch: int) -> str:
+        """Why nothing of this epoch of ``tenant`` may be used or sent now."""
+        if self._purger is None:
+            return ""
+        return "fenced" if self._purger.fenced else self._outdated(tenant, epoch)
+
+    def _forget(self, tenant: str, epoch: int) -> None:
+        """Drop everything of ``tenant`` that is older than ``epoch``, and stop sending it."""
+        old = []
+        for key in self.tiers.keys("all"):
+            header = self.tiers.header(key)
+            if header is not None and header.tenant == tenant and header.epoch < epoch:
+                old.append(key)
+        self._source.revoke(tenant, epoch)
+        for key, where, place in self.tiers.drop("all", old):
+            self._history.note("drop", key, tier=where, place=place, cause="purged")
+        for key in old:
+            self._gone(key)
+        self.on_forget(tenant)
 
     # -- accounts --------------------------------------------------------------
 
@@ -497,6 +624,7 @@ class SharedCache:
             "served": dict(self._source.served),
             "served_bytes": self._source.served_bytes,
             "pushed": dict(self._sink.landed),
+            "purges": self._purger.stats() if self._purger is not None else None,
             "membership": self.membership.stats() if self.membership is not None else None,
             "replicated": dict(self._replicator.ends) if self._replicator is not None else {},
             "background": len(self._background),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from geokv.cache.membership import MembershipSettings
 from geokv.cache.replicating import Replication
+from geokv.cache.shared import PurgeSettings
 from geokv.cache.substrate.tcp.keyring import deal
 from geokv.lab.build import Lab
 from geokv.scenario import Scenario
@@ -123,6 +124,7 @@ def site_settings(
             codec=cache.substrate.codec,
             anti_entropy_s=getattr(directory, "anti_entropy", None),
             membership=_membership(cache.membership),
+            purge=_purge(scenario, control / f"purges-{name}"),
             security=cache.substrate.security,
             streams=cache.substrate.streams,
             in_flight=cache.substrate.in_flight,
@@ -144,6 +146,13 @@ def _replication(scenario: Scenario, site: str) -> Replication | None:
 def _scaled(caps: dict[str, int], byte_scale: int) -> dict[str, int]:
     """Like the rates of links."""
     return {name: max(1, rate // byte_scale) for name, rate in caps.items()}
+
+
+def _purge(scenario: Scenario, log: Path) -> PurgeSettings | None:
+    asked, directory = scenario.cache.purge, scenario.cache.directory
+    if asked is None or not isinstance(directory, CentralDirectory):
+        return None
+    return PurgeSettings(directory.site, asked.bound, log)
 
 
 def _membership(asked: Membership | None) -> MembershipSettings | None:

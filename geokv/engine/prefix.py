@@ -58,6 +58,8 @@ class PrefixTree:
         if block_tokens < 1:
             raise EngineError(f"block_tokens must be ≥ 1, got {block_tokens}")
         self.block_tokens = block_tokens
+        self.hidden: Callable[[bytes], bool] = lambda root: False
+        """Of which namespaces nothing may be found now, though it is here."""
         self._on_evict = on_evict
         self._roots: dict[bytes, PrefixNode] = {}
         self._size = 0
@@ -84,7 +86,7 @@ class PrefixTree:
         """
         found: list[PrefixNode] = []
         node = self._roots.get(root)
-        if node is None:
+        if node is None or self.hidden(root):
             return found
         for key in self._keys(tokens):
             child = node.children.get(key)

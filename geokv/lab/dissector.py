@@ -30,6 +30,7 @@ logging.getLogger("scapy").setLevel(logging.ERROR)
 from scapy.fields import (  # noqa: E402
     ByteEnumField,
     ByteField,
+    ConditionalField,
     FieldLenField,
     FieldListField,
     IntField,
@@ -111,6 +112,7 @@ class GeokvRecord(Packet):  # type: ignore[misc]
         LongField("incarnation", 0),
         LongField("wire_bytes", 0),
         LongField("lease_ns", 0),
+        ConditionalField(LongField("epoch", 0), lambda one: one.flags & 2),
         FieldLenField("tenant_bytes", None, "tenant", "B"),
         StrLenField("tenant", b"", length_from=lambda one: one.tenant_bytes),
         FieldLenField("codec_bytes", None, "codec", "B"),

@@ -51,6 +51,7 @@ local f = {
   lease = ProtoField.uint64("geokv.lease_ns", "Lease (ns)"),
   codec = ProtoField.string("geokv.codec", "Codec"),
   lossy = ProtoField.bool("geokv.lossy", "Lossy"),
+  epoch = ProtoField.uint64("geokv.epoch", "Epoch"),
   groups = ProtoField.uint16("geokv.groups", "Layer groups"),
   checksum = ProtoField.bytes("geokv.checksum", "Checksum"),
   tokens = ProtoField.uint32("geokv.tokens", "Tokens"),
@@ -179,7 +180,12 @@ local function show_record(tree, body)
   tree:add(f.incarnation, body(at + 84, 8))
   tree:add(f.wire_bytes, body(at + 92, 8))
   tree:add(f.lease, body(at + 100, 8))
+  local flags = body(at + 7, 1):uint()
   at = at + 108
+  if math.floor(flags / 2) % 2 == 1 then
+    tree:add(f.epoch, body(at, 8))
+    at = at + 8
+  end
   for _, name in ipairs({ "tenant", "codec" }) do
     local length = body(at, 1):uint()
     tree:add(f[name], body(at + 1, length))

@@ -9,6 +9,7 @@ from pydantic import Field
 from geokv.config import Strict
 from geokv.scenario.directory import Directory
 from geokv.scenario.membership import Membership
+from geokv.scenario.purge import Purge
 from geokv.scenario.replication import Replication
 from geokv.scenario.substrate import Substrate
 from geokv.scenario.tiers import Tiers
@@ -27,5 +28,8 @@ class CacheSettings(Strict):
     """Never use KV that lost something on its way (a lossy codec, a narrower type)."""
     membership: Membership | None = None
     """Heartbeats; without them a site that does not answer costs a deadline first."""
+    purge: Purge | None = None
+    """Tenants can be purged: what is purged is used nowhere after a bound, even by a site
+    that cannot be reached. The directory's site numbers purges."""
     mixed: Literal["refuse", "convert"] = "refuse"
     """What a site does about a peer whose chunks lie differently."""

@@ -127,7 +127,7 @@ def _sites(scenario: Scenario) -> list[str]:
     if isinstance(directory, CentralDirectory):
         named["cache.directory.site"] = directory.site
     sites = list(scenario.topology.sites)
-    found = [
+    found = _sharing(scenario) + [
         f"{path}: unknown site {site!r} (known: {', '.join(sites)}){suggest(site, sites)}"
         for path, site in named.items()
         if site not in sites
@@ -137,6 +137,24 @@ def _sites(scenario: Scenario) -> list[str]:
             f"workload.asker: must differ from workload.provider, both are "
             f"{scenario.workload.asker!r}"
         )
+    return found
+
+
+def _sharing(scenario: Scenario) -> list[str]:
+    """What one part of the cache needs of another."""
+    cache = scenario.cache
+    found = []
+    if cache.purge is not None and cache.membership is None:
+        found.append("cache.purge: needs cache.membership, whose beats bound it")
+    if cache.purge is not None and not isinstance(cache.directory, CentralDirectory):
+        found.append("cache.purge: needs cache.directory.kind central, whose site numbers purges")
+    if cache.purge is not None and cache.membership is not None:
+        least = cache.membership.period * (cache.membership.misses + 1)
+        if cache.purge.bound < least:
+            found.append(
+                f"cache.purge.bound: must be ≥ membership.period x (misses + 1), {least:g} s, "
+                f"got {cache.purge.bound:g} s"
+            )
     return found
 
 

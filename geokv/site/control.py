@@ -87,6 +87,11 @@ class OfTenant(Strict):
     tenant: str
 
 
+class PurgeTenant(OfTenant):
+    purge_id: Annotated[str, Field(min_length=1, max_length=128)]
+    deadline_s: Deadline = 30.0
+
+
 def build_control(
     worker: Worker, history: HistoryFile, tenants: Roster | Sequence[Tenant] = ()
 ) -> FastAPI:
@@ -180,6 +185,12 @@ def build_control(
         else:
             directory.start_table(body.how)
         return directory.stats()
+
+    @app.post("/purge")
+    async def purge(body: PurgeTenant) -> dict[str, Any]:
+        name = roster.named(body.tenant).name
+        receipt = await worker.cache.purge(name, body.purge_id, _at(body.deadline_s))
+        return {**asdict(receipt), "bound_ns": worker.cache.purge_bound_ns}
 
     @app.post("/revoke")
     async def revoke(body: OfTenant) -> dict[str, str]:

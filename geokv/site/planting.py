@@ -30,6 +30,7 @@ def put_foreign(
         raise CacheError(f"the donor has {len(theirs)} chunks for {len(mine)}")
     for ref, other in zip(mine, theirs, strict=False):
         worker.cache.tier.exposed(ref.key)[:] = worker.cache.tier.exposed(other.key)
+        worker.cache.hand_over_unseen(ref.key)
     return len(mine)
 
 
@@ -47,6 +48,7 @@ def damage(worker: Worker, tenant: Tenant, tokens: Sequence[int]) -> int:
     ref = refs[len(refs) // 2]
     block = by_shard(worker.cache.tier.exposed(ref.key), layout)[:, :, : layout.block_tokens]
     block.neg_()
+    worker.cache.hand_over_unseen(ref.key)
     return 1
 
 

@@ -180,6 +180,7 @@ def _cache(settings: SiteSettings, layout: ChunkLayout, history: HistoryFile) ->
         replication=settings.replication,
         audit=settings.audit,
         membership=settings.membership,
+        purge=settings.purge,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 from geokv.cache.locality import WritePolicy
 from geokv.cache.membership import MembershipSettings
 from geokv.cache.replicating import Replication
-from geokv.cache.shared import PublishPolicy
+from geokv.cache.shared import PublishPolicy, PurgeSettings
 from geokv.cache.substrate.choose import Kind
 from geokv.cache.substrate.tcp.keyring import Keyring
 
@@ -123,6 +123,7 @@ class SiteSettings:
     replication: Replication | None = None
     codec: str = "none"
     membership: MembershipSettings | None = None
+    purge: PurgeSettings | None = None
     anti_entropy_s: float | None = None
     """Between two comparisons with the directory; None numbers nothing and compares nothing."""
     security: Literal["mac", "tls"] = "mac"

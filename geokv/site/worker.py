@@ -77,6 +77,10 @@ class Worker:
         self._audit = audit
         self._layered = overlap and cache.layout.groups > 1
         self._storing: set[asyncio.Task[None]] = set()
+        self._old_roots: dict[bytes, None] = {}
+        self._roots: dict[str, dict[bytes, None]] = {}
+        cache.on_forget = self._forget
+        self.engine.tree.hidden = self._is_hidden
 
     async def answer(self, ask: Ask) -> AsyncGenerator[TokenEvent, None]:
         """Tokens of all ``n`` answers as they come.
@@ -106,6 +110,8 @@ class Worker:
             if request is not None:
                 request.cancel()
                 self._complete(record, request)
+                if request.prompt.root in self._old_roots:
+                    self.engine.flush(request.prompt.root)
             record.finished_ns = record.finished_ns or now_ns()
             self.records.end(record, request.first_logits if request is not None else None)
             if self.on_finished is not None:
@@ -138,11 +144,23 @@ class Worker:
             dropped["disk"] = await self.cache.drop("disk", tell=tell)
         return dropped
 
-    def chunks(self, tenant: Tenant, tokens: Sequence[int]) -> list[ChunkRef]:
-        """Every whole chunk of ``tokens`` as this tenant's prompts name it, in prefix order."""
+    def chunks(
+        self, tenant: Tenant, tokens: Sequence[int], epoch: int | None = None
+    ) -> list[ChunkRef]:
+        """Every whole chunk of ``tokens`` as this tenant's prompts name it, in prefix order.
+
+        Args:
+            epoch: of the tenant when the request came; now if it is ``None``.
+        """
         layout = self.cache.layout
+        epoch = self.cache.epoch(tenant.name) if epoch is None else epoch
         return chunk_refs(
-            self._root(tenant), tokens, layout.chunk_tokens, layout.key_tokens, tenant.name
+            self._root(tenant, epoch),
+            tokens,
+            layout.chunk_tokens,
+            layout.key_tokens,
+            tenant.name,
+            epoch,
         )
 
     def check_integrity(self) -> None:
@@ -156,14 +174,27 @@ class Worker:
         await self.cache.close()
         await self.engine.compute.aclose()
 
-    def _root(self, tenant: Tenant) -> bytes:
-        return root_key(self.engine.model.fingerprint, tenant.salt)
+    def _root(self, tenant: Tenant, epoch: int) -> bytes:
+        return root_key(self.engine.model.fingerprint, tenant.salt, epoch=epoch)
+
+    def _forget(self, tenant: str) -> None:
+        """What the device has of a tenant is purged: nothing finds it any more, and it goes
+        when the last sequence that reads it ends."""
+        for root in self._roots.pop(tenant, {}):
+            self._old_roots[root] = None
+            self.engine.flush(root)
+
+    def _is_hidden(self, root: bytes) -> bool:
+        """Must a prefix on the device not be shared with anybody new?"""
+        return root in self._old_roots or self.cache.fenced
 
     # -- the way in ------------------------------------------------------------
 
     def _prompt(self, ask: Ask, record: RequestRecord) -> Prompt:
         reuse = self.reuse
-        root = self._root(ask.tenant)
+        epoch = self.cache.epoch(ask.tenant.name)
+        root = self._root(ask.tenant, epoch)
+        self._roots.setdefault(ask.tenant.name, {})[root] = None
         if reuse == "none":
             return Prompt(ask.tokens, root, ask.params, ask.deadline_ns, reuse=False)
         return Prompt(
@@ -171,18 +202,23 @@ class Worker:
             root,
             ask.params,
             ask.deadline_ns,
-            load=lambda seq: self._bring(seq, ask, reuse, record),
-            on_done=lambda seq: self._store_later(seq, ask),
+            load=lambda seq: self._bring(seq, ask, reuse, record, epoch),
+            on_done=lambda seq: self._store_later(seq, ask, epoch),
         )
 
     async def _bring(
-        self, seq: EngineSequence, ask: Ask, reuse: Reuse, record: RequestRecord
+        self,
+        seq: EngineSequence,
+        ask: Ask,
+        reuse: Reuse,
+        record: RequestRecord,
+        epoch: int,
     ) -> None:
         """Fill blocks from the tiers and sites beyond the device, and stamp each step."""
         layout = self.cache.layout
-        refs = self._missing_refs(seq, ask, reuse)
+        refs = self._missing_refs(seq, ask, reuse, epoch)
         if self._audit:
-            self._note_device(seq, ask)
+            self._note_device(seq, ask, epoch)
         plan = None
         deadline_ns = min(ask.deadline_ns, now_ns() + self._fetch_deadline_ns)
         if refs:
@@ -216,30 +252,33 @@ class Worker:
             record.last_byte_ns = outcome.last_byte_ns
             record.usable_ns = outcome.verified_ns
 
-    def _missing_refs(self, seq: EngineSequence, ask: Ask, reuse: Reuse) -> list[ChunkRef]:
+    def _missing_refs(
+        self, seq: EngineSequence, ask: Ask, reuse: Reuse, epoch: int
+    ) -> list[ChunkRef]:
         """Full chunks beyond the device's prefix; one token always stays to be computed."""
         layout = self.cache.layout
         usable = (len(ask.tokens) - 1) // layout.chunk_tokens
         first = seq.device_tokens // layout.chunk_tokens
         if first >= usable:
             return []
-        refs = self.chunks(ask.tenant, ask.tokens[: usable * layout.chunk_tokens])[first:]
+        refs = self.chunks(ask.tenant, ask.tokens[: usable * layout.chunk_tokens], epoch)[first:]
         if reuse == "remote":
             return refs
         here = next((i for i, ref in enumerate(refs) if ref.key not in self.cache.tiers), len(refs))
         return refs[:here]
 
-    def _note_device(self, seq: EngineSequence, ask: Ask) -> None:
+    def _note_device(self, seq: EngineSequence, ask: Ask, epoch: int) -> None:
         """Whole chunks that the device has already; what the blocks hold is not compared,
         since real models compute the same KV with other last bits in another batch."""
         whole = seq.device_tokens // self.cache.layout.chunk_tokens
-        for ref in self.chunks(ask.tenant, ask.tokens)[:whole]:
+        for ref in self.chunks(ask.tenant, ask.tokens, epoch)[:whole]:
             self.cache.note_device_use(ref, ask.request_id)
 
     # -- the way out -----------------------------------------------------------
 
-    def _store_later(self, seq: EngineSequence, ask: Ask) -> None:
-        refs = self.chunks(ask.tenant, ask.tokens)
+    def _store_later(self, seq: EngineSequence, ask: Ask, epoch: int) -> None:
+        # Of the epoch in which the request came: what it was given may have been purged since.
+        refs = self.chunks(ask.tenant, ask.tokens, epoch)
         wanted = [(i, ref) for i, ref in enumerate(refs) if ref.key not in self.cache.tiers]
         if not wanted:
             return

@@ -10,6 +10,7 @@ from typing import Any
 from geokv.cache.history import History
 from geokv.cache.locality.disk import DiskTier
 from geokv.cache.locality.slots import Entry
+from geokv.cache.record import ChunkHeader
 from geokv.errors import CacheError
 
 Spawn = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
@@ -50,6 +51,11 @@ class Demoter:
     def keys(self) -> list[bytes]:
         """Of all chunks that wait, the one being written included."""
         return list(self._waiting)
+
+    def header(self, key: bytes) -> ChunkHeader | None:
+        """Of a chunk that waits."""
+        entry = self._waiting.get(key)
+        return entry.header if entry is not None else None
 
     def add(self, entry: Entry) -> None:
         """Take over a pinned chunk; released at once if the queue is full."""

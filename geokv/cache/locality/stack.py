@@ -70,6 +70,8 @@ class TierStack:
         self.disk = disk
         self.write = write
         self.promotions: Counter[str] = Counter()
+        self.refuses: Callable[[ChunkHeader], str] = lambda header: ""
+        """Why a chunk must not become readable here, whatever brought it."""
         self._history = history
         self._incarnation = incarnation
         self._spawn = spawn
@@ -109,6 +111,8 @@ class TierStack:
     def header(self, key: bytes) -> ChunkHeader | None:
         """What is known of a readable chunk of any tier; from the disk without tokens."""
         header = self.dram.header(key)
+        if header is None and self._demoter is not None:
+            header = self._demoter.header(key)
         return header if header is not None or self.disk is None else self.disk.header(key)
 
     def is_hot(self, key: bytes) -> bool:
@@ -198,8 +202,14 @@ class TierStack:
         return self.dram.reserve(key)
 
     def commit(self, slot: Slot, header: ChunkHeader) -> None:
-        """What another site sent is whole. Raises ``CacheError`` as ``SlotTier``."""
+        """What another site sent is whole.
+
+        Raises:
+            FetchError: it must not be kept; the place is given back.
+            CacheError: as ``SlotTier``.
+        """
         key = slot.key
+        self._check_welcome(slot, header)
         self.dram.commit(slot, header, fresh=True)
         self._became_hot(key, tell=False)
         self._written(key)
@@ -209,12 +219,19 @@ class TierStack:
         self.dram.abort(slot, cause)
 
     def stored(self, slot: Slot, header: ChunkHeader) -> None:
-        """What was computed here is whole. Raises ``CacheError`` as ``SlotTier``."""
+        """What was computed here is whole. Raises as ``commit``."""
         key = slot.key
+        self._check_welcome(slot, header)
         self.dram.commit(slot, header)
         if self._ghost.pop(key, True) is None:
             self._became_hot(key)
         self._written(key)
+
+    def _check_welcome(self, slot: Slot, header: ChunkHeader) -> None:
+        cause = self.refuses(header)
+        if cause:
+            self.dram.abort(slot, cause)
+            raise FetchError(cause, f"chunk {header.key.hex()} must not be kept ({cause})")
 
     def chained(self, keys: Sequence[bytes]) -> None:
         """``keys`` were stored or read as one prefix, head first."""
@@ -309,6 +326,8 @@ class TierStack:
         elif ref is not None:
             # Whether lossy KV will do is for the reader to say.
             cause = verify(task.result(), ref, self.dram.layout, exact=False) or ""
+        if not cause:
+            cause = self.refuses(task.result())
         self.promotions[cause or "ok"] += 1
         # A refused chunk never had its place: a later one may.
         where = {"place": -1 if cause else slot.index, "generation": slot.generation}

@@ -71,6 +71,7 @@ class Served:
         release: called exactly once, when no byte will be read any more.
         lossy: the KV has lost something (another element type, a lossy codec).
         generation: of the place that is lent.
+        revoke: ends the answer now, with a cause; set by whoever sends it.
     """
 
     header: bytes
@@ -79,6 +80,7 @@ class Served:
     release: Callable[[], None]
     lossy: bool = False
     generation: int = 0
+    revoke: Callable[[str], None] | None = None
 
     def part(self, group: int, groups: int, exact: bool) -> Served | str:
         """What of it answers a request, or why nothing does (``lossy``, ``mismatch``) and
@@ -122,7 +124,8 @@ class Landing:
 
     Args:
         into: memory for the real KV; written to until ``commit`` or ``abort``.
-        commit: called once with the verified header, and the chunk is readable.
+        commit: called once with the verified header, and the chunk is readable; raises
+            ``FetchError`` if it must not be kept after all, and the place is given back.
         abort: called once with the cause, when no byte can land any more.
     """
 

@@ -133,6 +133,9 @@ class Stage:
         new = replace(old, incarnation=life, control_socket=str(base / f"{site}-{life}.sock"))
         if new.disk is not None and "disk" not in keep:
             new = replace(new, disk=replace(new.disk, folder=str(base / f"disk-{site}-{life}")))
+        if new.purge is not None and "log" not in keep:
+            log = base / f"purges-{site}-{life}"
+            new = replace(new, purge=replace(new.purge, log_path=log))
         self.fleet.start_site(new, self.lab.netns(site))
         self.note("life", site, incarnation=life, phase="started", pid=self.pid(site), how="")
         return await self.ready(site)

@@ -101,6 +101,7 @@ async def test_a_use_tells_what_the_engine_really_got(world: World, layered: boo
     b.events.clear()
     # What lies in memory is damaged: the audit says what was handed over, not what should be.
     b.cache.tier.exposed(refs[1].key)[5] ^= 1
+    b.cache.hand_over_unseen(refs[1].key)
     await use("near")
     b.cache.tier.exposed(refs[1].key)[5] ^= 1
     used = b.ops("use")
@@ -172,3 +173,36 @@ async def test_a_smaller_tier_holds_what_is_read_until_it_is_let_go(world: World
     assert header is not None and header.checksums == checksums(
         LAYOUT, tier.exposed(extra.key).toreadonly()
     )
+
+
+@pytest.mark.parametrize("layered", [False, True])
+async def test_what_rots_in_memory_is_a_miss_and_goes(world: World, layered: bool) -> None:
+    a, b = await world.pair(LAYOUT, audit=True)
+    refs = make_refs(LAYOUT, 4)
+    await a.put(refs)
+    await b.pull(refs)
+    await b.cache.quiesce(soon())
+    b.cache.tier.exposed(refs[2].key)[5] ^= 1
+    b.events.clear()
+    plan = await b.cache.lookup(refs, soon(), "r")
+
+    async def chunk(index: int, entry: Entry) -> None:
+        return None
+
+    async def piece(index: int, group: int, view: memoryview) -> None:
+        return None
+
+    async def group(index: int, count: int) -> None:
+        return None
+
+    if layered:
+        outcome = await b.cache.fetch_layered(plan, soon(), piece, group)
+    else:
+        outcome = await b.cache.fetch(plan, soon(), chunk)
+    assert outcome.misses == {"corrupt": 1} and outcome.usable_chunks == 2
+    assert [e["key"] for e in b.ops("use")] == [ref.key.hex() for ref in refs[:2]]
+    assert [(e["key"], e["cause"]) for e in b.ops("drop")] == [(refs[2].key.hex(), "corrupt")]
+    await b.cache.quiesce(soon())
+    assert [e["key"] for e in b.ops("withdraw")] == [refs[2].key.hex()]
+    outcome, got = await b.pull(refs)  # and comes anew from who has it whole
+    assert outcome.sites == {"a": 1} and len(got) == 4

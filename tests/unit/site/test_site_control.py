@@ -8,7 +8,10 @@ from typing import Any
 
 import httpx
 import pytest
-from site_processes import ACME, CHUNK_TOKENS, OTHER, Site, SiteRoom, prompt
+from site_processes import ACME, CHUNK_TOKENS, OTHER, Site, SiteRoom, prompt, wait_for
+
+from geokv.cache.membership import MembershipSettings
+from geokv.cache.shared import PurgeSettings
 
 CHUNKS = 4
 PREFIX = prompt(CHUNKS * CHUNK_TOKENS, seed=71)
@@ -128,3 +131,44 @@ async def test_a_revoked_key_opens_nothing_from_the_next_request_on(
     assert (await b.ask("elsewhere", [*foreign, 1], api_key=OTHER.api_key)).error is None
     assert b.record("elsewhere")["misses"] == {"unauthorised": 1}
     assert "no tenant 'nobody'" in refused(a, "/revoke", tenant="nobody")
+
+
+FAST = MembershipSettings(0.05, 3, 0.1)
+
+
+async def test_a_purge_empties_the_device_too_and_a_fence_closes_it(own_room: SiteRoom) -> None:
+    more = {
+        "audit": True,
+        "compute": "charged",
+        "content": "synthetic",
+        "membership": FAST,
+        "purge": PurgeSettings("a", 1.0, own_room.folder / "purges"),
+    }
+    a, b = own_room.pair(**more)
+    wait_for("contact", lambda: not b.get("/stats")["cache"]["purges"]["fenced"])
+    await fill(a, b)
+    assert (await b.ask("warm", [*PREFIX, 1])).error is None
+    assert b.record("warm")["device_tokens"] == len(PREFIX)
+    said = a.post("/purge", tenant=ACME.name, purge_id="p-1")
+    assert said["by"] == "confirmed" and said["bound_ns"] == 1_000_000_000
+    cold = await b.ask("cold", [*PREFIX, 1])
+    assert cold.error is None
+    record = b.record("cold")
+    assert (record["source"], record["device_tokens"]) == ("none", 0)
+    assert not [e for e in events(b, "use") if e["request_id"] == "cold"]
+    b.post("/settle")
+    assert (await b.ask("again", [*PREFIX, 1])).error is None
+    assert b.record("again")["device_tokens"] == len(PREFIX)  # what was computed since
+    a.kill()
+    wait_for("the fence", lambda: b.get("/stats")["cache"]["purges"]["fenced"])
+    fenced = await b.ask("fenced", [*PREFIX, 1])
+    assert fenced.error is None
+    record = b.record("fenced")
+    assert (record["source"], record["device_tokens"]) == ("none", 0)
+    assert record["misses"] == {"fenced": 1}
+    assert "no tenant 'nobody'" in refused(b, "/purge", tenant="nobody", purge_id="p-2")
+
+
+async def test_a_site_without_purges_names_what_is_missing(pair: tuple[Site, Site]) -> None:
+    a, _ = pair
+    assert "purge" in refused(a, "/purge", tenant=ACME.name, purge_id="p")

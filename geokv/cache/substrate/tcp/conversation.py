@@ -288,6 +288,7 @@ class Conversation:
         except BaseException:
             finish("failed")
             raise
+        served.revoke = lambda cause: self._channel.close(FetchError(cause, "it was taken back"))
         limit_s = served.lease_ns / NS_PER_S
         if not desk.throttle.caps(peer, get.tenant):
             self._send([frame, *pieces], limit_s, "lease", finish)
@@ -412,7 +413,11 @@ class Conversation:
             offered.landing.abort("corrupt")
             self._say(Kind.MISS, wire.Miss(id_, "corrupt"))
             return
-        offered.landing.commit(offered.header)
+        try:
+            offered.landing.commit(offered.header)
+        except FetchError as error:
+            self._say(Kind.MISS, wire.Miss(id_, error.cause))
+            return
         self._say(Kind.DONE, wire.Ticket(id_))
 
     # -- registered memory -----------------------------------------------------
