@@ -103,7 +103,7 @@ class Replicator:
             header = self._tiers.header(key)
             if header is None:
                 continue
-            ref = ChunkRef(key, header.parent, header.tokens, header.tenant)
+            ref = ChunkRef(key, header.parent, header.tokens, header.tenant, header.epoch)
             until = now_ns() + round(self._what.deadline_s * NS_PER_S)
             for site, error in (await self._pushed(ref, until)).items():
                 cause = "" if error is None else error.cause
