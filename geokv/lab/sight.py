@@ -13,13 +13,14 @@ import os
 import socket
 import struct
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from geokv.clock import now_ns
 from geokv.errors import LabError
 from geokv.lab import wiring
 from geokv.lab.build import Lab
 from geokv.lab.enter import in_netns
+from geokv.lab.plan import wire_time_ns
 from geokv.lab.probe import ETHERTYPE, SMALL_FRAME_BYTES
 from geokv.units import NS_PER_S
 
@@ -30,6 +31,8 @@ _SLACK_S = 0.002
 _STAMP = struct.Struct("=8sI")
 _HEADERS = 14
 _IP_AND_UDP_BYTES = 28
+_MOST_SEGMENTS_BYTES = 65_550
+"""Of what segmentation offload hands on as one packet."""
 
 
 class Crossing(NamedTuple):
@@ -52,7 +55,7 @@ class Sight(ABC):
         self._nonce = os.urandom(8)
         self._sockets: list[socket.socket] = []
 
-    def __enter__(self) -> Sight:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -67,8 +70,8 @@ class Sight(ABC):
         """Send one packet from an end to the other; None when it did not come.
 
         Args:
-            wait_s: how long to wait; the way's own delay and 2 ms by default, which on a busy
-                way is shorter than its queue.
+            wait_s: how long to wait; by default as long as the way and what is queued on it
+                now take, and 2 ms.
         """
         number = self.packets
         self.packets += 1
@@ -144,7 +147,7 @@ class Sight(ABC):
 
     @abstractmethod
     def _delay_ns(self) -> int:
-        """The longest that a packet is on an idle way."""
+        """The longest that a packet sent now is on its way."""
 
     @abstractmethod
     def _packet(self, end: int, number: int) -> bytes: ...
@@ -172,8 +175,7 @@ class LinkSight(Sight):
             raise
 
     def _delay_ns(self) -> int:
-        plan = self._lab.link_plan(self._link)
-        return plan.delay_ns + plan.jitter_ns
+        return _longest_ns(self._lab, self._link)
 
     def _packet(self, end: int, number: int) -> bytes:
         body = _STAMP.pack(self._nonce, number)
@@ -208,7 +210,7 @@ class PathSight(Sight):
 
     def _delay_ns(self) -> int:
         # whatever way the routes take now, it takes no link twice
-        return sum(link.delay_ns + link.jitter_ns for link in self._lab.plan.links.values())
+        return sum(_longest_ns(self._lab, link) for link in self._lab.plan.links)
 
     def _packet(self, end: int, number: int) -> bytes:
         body = _STAMP.pack(self._nonce, number)
@@ -219,6 +221,15 @@ class PathSight(Sight):
             return None
         nonce, number = _STAMP.unpack_from(data)
         return nonce, number
+
+
+def _longest_ns(lab: Lab, link: str) -> int:
+    """Of the busier direction of a link; what is on its way counts as queued, which is too much
+    and does no harm."""
+    plan = lab.link_plan(link)
+    most_bytes = _MOST_SEGMENTS_BYTES if plan.offloads else plan.mtu + _HEADERS
+    queued = max(state.queued for state in lab.qdiscs(link))
+    return plan.delay_ns + plan.jitter_ns + queued * wire_time_ns(most_bytes, plan.rate_bps)
 
 
 def _frames(interface: str) -> socket.socket:

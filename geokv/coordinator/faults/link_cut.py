@@ -1,37 +1,25 @@
-"""The fibre is dug up: both ends lose their carrier, what is on the way is lost."""
+"""The fibre is cut: both ends lose their carrier, and what was on its way is gone."""
 
 from __future__ import annotations
 
-import asyncio
-
 from geokv.clock import now_ns
 from geokv.coordinator.faults.fault import Evidence, Fault
-from geokv.lab.outage import carriers, cut, restore
+from geokv.coordinator.faults.light import go_dark, light_up
 from geokv.scenario.timeline import LinkCut
-
-_LOOK_EVERY_S = 0.001
 
 
 class LinkCutFault(Fault[LinkCut]):
-    """Seen by the carrier at both sites' interfaces."""
+    """Seen by carriers and probes at both ends."""
 
     kind = "link-cut"
+    _dark = False
 
     async def inject(self) -> Evidence:
-        cut(self.stage.lab, self.event.link)
-        return await self._seen(False)
+        seen = await go_dark(self.stage.lab, self.event.link)
+        self._dark = True
+        return seen
 
     async def heal(self) -> Evidence:
-        restore(self.stage.lab, self.event.link)
-        return await self._seen(True)
-
-    async def _seen(self, light: bool) -> Evidence:
-        link = self.event.link
-        while (found := carriers(self.stage.lab, link)) != (light, light):
-            await asyncio.sleep(_LOOK_EVERY_S)
-        word = "a carrier" if light else "no carrier"
-        return Evidence(
-            now_ns(),
-            f"both ends of {link} have {word}",
-            dict(zip(("carrier_a", "carrier_b"), found, strict=True)),
-        )
+        if not self._dark:
+            return Evidence(now_ns(), "it was not cut by this", {})
+        return await light_up(self.stage.lab, self.event.link)

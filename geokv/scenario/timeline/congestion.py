@@ -32,6 +32,15 @@ class Incast(Event):
     bytes: Annotated[Size, Field(gt=0)]
     """Each, as of the deployment the run stands for (the byte scale divides it)."""
 
+    @property
+    def heals(self) -> bool:
+        """It is over when everything has come."""
+        return True
+
+    @property
+    def lasts_s(self) -> float | None:
+        return 0.0
+
 
 class TenantLoad(Lasting):
     """Another tenant fetches through the cache itself."""

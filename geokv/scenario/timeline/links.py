@@ -71,7 +71,7 @@ class LinkDegrade(Lasting):
 
 
 class Partition(Lasting):
-    """Sites of different groups cannot reach each other; every link between them is cut."""
+    """Sites of different groups cannot reach each other, and nobody is told."""
 
     fault: Literal["partition"]
     groups: Annotated[list[Annotated[list[str], Field(min_length=1)]], Field(min_length=2)]
