@@ -13,6 +13,7 @@ import os
 import socket
 import struct
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Self
 
 from geokv.clock import now_ns
@@ -25,7 +26,7 @@ from geokv.lab.probe import ETHERTYPE, SMALL_FRAME_BYTES
 from geokv.units import NS_PER_S
 
 LOOK_EVERY_S = 0.001
-_SLACK_S = 0.002
+_SLACK_NS = 2_000_000
 """Beyond the way's own delay; the event loop's timers round up to a millisecond."""
 
 _STAMP = struct.Struct("=8sI")
@@ -40,6 +41,26 @@ class Crossing(NamedTuple):
 
     sent_ns: int
     came_ns: int
+
+
+class _Arrivals:
+    """Numbers of packets, and when each came."""
+
+    def __init__(self) -> None:
+        self.came_ns: dict[int, int] = {}
+        self._some = asyncio.Event()
+
+    def add(self, number: int) -> None:
+        self.came_ns.setdefault(number, now_ns())
+        self._some.set()
+
+    async def more(self, wait_s: float) -> bool:
+        """Wait for the next; False when none came meanwhile."""
+        self._some.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._some.wait()
+        return self._some.is_set()
 
 
 class Sight(ABC):
@@ -73,19 +94,13 @@ class Sight(ABC):
             wait_s: how long to wait; by default as long as the way and what is queued on it
                 now take, and 2 ms.
         """
-        number = self.packets
-        self.packets += 1
-        sent_ns = now_ns()
-        try:
-            self._sockets[end].send(self._packet(end, number))
-        except OSError:
-            return None  # no carrier, or no route: as lost as any other
-        self.sent_bytes += SMALL_FRAME_BYTES
-        wait = self._delay_ns() / NS_PER_S + _SLACK_S if wait_s is None else wait_s
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait):
-                return Crossing(sent_ns, await self._arrival(1 - end, number))
-        return None
+        with self._listening(1 - end) as arrivals:
+            number, sent_ns = self._send(end)
+            until_ns = now_ns() + (self._patience_ns() if wait_s is None else round(wait_s * 1e9))
+            while number not in arrivals.came_ns:
+                if not await arrivals.more((until_ns - now_ns()) / NS_PER_S):
+                    return None
+            return Crossing(sent_ns, arrivals.came_ns[number])
 
     async def round_trip_ns(self, looks: int = 3) -> int | None:
         """Shortest of a few round trips; None when one packet was lost."""
@@ -100,7 +115,7 @@ class Sight(ABC):
         return best
 
     async def until_open(self, end: int = 0, *, deadline_s: float) -> Crossing:
-        """Look until a packet comes through.
+        """Send a packet every millisecond until one comes through.
 
         Returns:
             The first that did: the way carried when it was sent.
@@ -108,15 +123,19 @@ class Sight(ABC):
         Raises:
             LabError: none did by the deadline.
         """
-        until = now_ns() + round(deadline_s * NS_PER_S)
-        while now_ns() < until:
-            if (crossing := await self.crosses(end)) is not None:
-                return crossing
-            await asyncio.sleep(LOOK_EVERY_S)
+        until_ns = now_ns() + round(deadline_s * NS_PER_S)
+        sent: dict[int, int] = {}
+        with self._listening(1 - end) as arrivals:
+            while now_ns() < until_ns:
+                number, sent_ns = self._send(end)
+                sent[number] = sent_ns
+                if await arrivals.more(LOOK_EVERY_S):
+                    first = min(arrivals.came_ns)
+                    return Crossing(sent[first], arrivals.came_ns[first])
         raise LabError(f"{self.what}: nothing comes through, after {deadline_s:g} s of looking")
 
     async def until_shut(self, end: int = 0, *, looks: int = 3, deadline_s: float) -> int:
-        """Look until some packets in a row are lost.
+        """Send a packet every millisecond until some in a row are lost.
 
         Returns:
             When the first of them was sent.
@@ -124,26 +143,53 @@ class Sight(ABC):
         Raises:
             LabError: packets still come through at the deadline.
         """
-        until = now_ns() + round(deadline_s * NS_PER_S)
-        lost: list[int] = []
-        while now_ns() < until:
-            sent_ns = now_ns()
-            if await self.crosses(end) is not None:
-                lost.clear()
-            else:
-                lost.append(sent_ns)
-                if len(lost) == looks:
+        until_ns = now_ns() + round(deadline_s * NS_PER_S)
+        sent: list[tuple[int, int]] = []
+        with self._listening(1 - end) as arrivals:
+            while now_ns() < until_ns:
+                sent.append(self._send(end))
+                await asyncio.sleep(LOOK_EVERY_S)
+                given_up_ns = now_ns() - self._patience_ns()
+                lost = _lost_in_a_row(sent, arrivals.came_ns, given_up_ns)
+                if len(lost) >= looks:
                     return lost[0]
-            await asyncio.sleep(LOOK_EVERY_S)
         raise LabError(f"{self.what}: packets still come through after {deadline_s:g} s")
 
-    async def _arrival(self, end: int, number: int) -> int:
-        loop = asyncio.get_running_loop()
-        while True:
-            data = await loop.sock_recv(self._sockets[end], 65535)
-            stamp = now_ns()
-            if self._stamp(data) == (self._nonce, number):
-                return stamp
+    def _send(self, end: int) -> tuple[int, int]:
+        """Number and moment of a new packet; one without a carrier or a route is lost at once."""
+        number = self.packets
+        self.packets += 1
+        sent_ns = now_ns()
+        with contextlib.suppress(OSError):
+            self._sockets[end].send(self._packet(end, number))
+            self.sent_bytes += SMALL_FRAME_BYTES
+        return number, sent_ns
+
+    @contextlib.contextmanager
+    def _listening(self, end: int) -> Iterator[_Arrivals]:
+        """What comes to an end meanwhile; what came before is left out."""
+        loop, listener = asyncio.get_running_loop(), self._sockets[end]
+        arrivals = _Arrivals()
+
+        def on_readable() -> None:
+            while True:
+                try:
+                    data = listener.recv(65535)
+                except OSError:  # nothing more, or word of a packet that could not go
+                    return
+                stamp = self._stamp(data)
+                if stamp is not None and stamp[0] == self._nonce and stamp[1] >= first:
+                    arrivals.add(stamp[1])
+
+        first = self.packets
+        loop.add_reader(listener, on_readable)
+        try:
+            yield arrivals
+        finally:
+            loop.remove_reader(listener)
+
+    def _patience_ns(self) -> int:
+        return self._delay_ns() + _SLACK_NS
 
     @abstractmethod
     def _delay_ns(self) -> int:
@@ -221,6 +267,25 @@ class PathSight(Sight):
             return None
         nonce, number = _STAMP.unpack_from(data)
         return nonce, number
+
+
+def _lost_in_a_row(
+    sent: Sequence[tuple[int, int]], came_ns: Mapping[int, int], given_up_ns: int
+) -> list[int]:
+    """When the latest packets that are known to be lost were sent.
+
+    A packet is lost when a later one has come, or when it was sent before ``given_up_ns``.
+    """
+    last = max(came_ns, default=-1)
+    lost: list[int] = []
+    for number, sent_ns in sent:
+        if number in came_ns:
+            lost.clear()
+        elif number < last or sent_ns <= given_up_ns:
+            lost.append(sent_ns)
+        else:
+            break
+    return lost
 
 
 def _longest_ns(lab: Lab, link: str) -> int:

@@ -110,16 +110,17 @@ class DrillRunner:
             timeline = Timeline(stage, moments)
             start_ns = await _on_the_beat() + _BEAT_NS
             stage.note("stream-begin", requests=len(due), start_ns=start_ns)
-            faults = asyncio.ensure_future(timeline.run(start_ns))
-            try:
-                await stream.run(start_ns, due)
-                stage.note("stream-end")
-                timeline.end()
-                await faults
-            finally:
-                faults.cancel()
-            self._progress("quiesce", cell=cell.index)
-            await quiesce(stage)
+            async with stage.protection():
+                faults = asyncio.ensure_future(timeline.run(start_ns))
+                try:
+                    await stream.run(start_ns, due)
+                    stage.note("stream-end")
+                    timeline.end()
+                    await faults
+                finally:
+                    faults.cancel()
+                self._progress("quiesce", cell=cell.index)
+                await quiesce(stage)
             self._check(stage, "after")
             self._note_cold(stage, due, workload.output_tokens)
             stage.note("drill-end")

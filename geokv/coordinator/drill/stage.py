@@ -15,6 +15,7 @@ from geokv.coordinator.drill.log import DrillLog
 from geokv.coordinator.fleet import Fleet
 from geokv.errors import RunError
 from geokv.lab.build import Lab
+from geokv.lab.controller import ApnController, Move
 from geokv.scenario import Scenario
 from geokv.site.settings import SiteSettings
 from geokv.units import NS_PER_S
@@ -58,6 +59,15 @@ class Stage:
     def note(self, op: str, site: str = "", t_ns: int | None = None, **fields: Any) -> int:
         """One event of the history; returns its stamp."""
         return self._log.note(op, site, t_ns, **fields)
+
+    def protection(self) -> ApnController:
+        """The network's own controller; what it sees and moves is in the history as ``apn``."""
+
+        def note(move: Move, link: str, data: dict[str, Any]) -> None:
+            figures = {key: value for key, value in data.items() if key != "t_ns"}
+            self.note("apn", "", data["t_ns"], link=link, phase=move, **figures)
+
+        return ApnController(self.lab, note)
 
     # -- sites -------------------------------------------------------------------
 

@@ -64,15 +64,15 @@ class BackgroundFault(Fault[Background]):
         await self._traffic.stop()
         ended_ns = now_ns()
         counts = self._traffic.counts()
-        sent = sum(count.sent_bytes for count in counts)
+        # What TCP has handed on may still be in its buffers.
+        moved = sum(count.arrived_bytes or count.sent_bytes for count in counts)
         lasted_s = (ended_ns - self._since_ns) / NS_PER_S
         data = {
-            "sent_bytes": sent,
-            "arrived_bytes": sum(count.arrived_bytes for count in counts),
+            "moved_bytes": moved,
             "lasted_s": round(lasted_s, 6),
             "flows": len(counts),
         }
-        return Evidence(ended_ns, f"its process has ended, after {sent} bytes", data)
+        return Evidence(ended_ns, f"its process has ended, after {moved} bytes", data)
 
     def _payload(self, rate_bps: float) -> float:
         """What flows count of a rate on the line: TCP its payload, UDP whole frames."""

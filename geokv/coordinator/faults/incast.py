@@ -34,11 +34,12 @@ class IncastFault(Fault[Incast]):
     async def inject(self) -> Evidence:
         lab, event = self.stage.lab, self.event
         flows = [path_flow(lab, site, event.to, self._size) for site in event.from_]
-        self._traffic = Traffic(flows)
+        traffic = Traffic(flows)
         try:
-            await self._traffic.start()
+            await traffic.start()
         except LabError as error:
             raise FaultError(f"did not fire: {error.message}") from None
+        self._traffic = traffic
         self._since_ns = now_ns()
         while not all(count.arrived_bytes for count in self._traffic.counts()):
             await asyncio.sleep(_LOOK_EVERY_S)
