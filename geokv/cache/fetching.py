@@ -227,7 +227,7 @@ class Fetcher:
         self, index: int, ref: ChunkRef, site: str, deadline_ns: int, sent: dict[int, Transfer]
     ) -> _Arrival:
         try:
-            slot = self._tier.reserve(ref.key)
+            slot = self._tier.reserve(ref.key, ref.tenant)
         except CacheError as error:
             raise FetchError("full", error.message, error.hint) from None
         try:
@@ -266,9 +266,9 @@ class Fetcher:
         try:
             # The one that is wanted comes first: there may be no room for the others.
             for part in (index - start, *range(len(refs))):
-                key = refs[part].key
+                key, owner = refs[part].key, refs[part].tenant
                 if key not in self._tier and self._tier.pending(key) is None:
-                    slots[part] = self._tier.reserve(key)
+                    slots[part] = self._tier.reserve(key, owner)
         except CacheError as error:
             if not slots:
                 raise FetchError("full", error.message, error.hint) from None

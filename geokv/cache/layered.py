@@ -119,7 +119,7 @@ class LayeredFetcher(Fetcher):
                 work = self._arrive(plan, index, deadline_ns, {})
                 one.whole = asyncio.get_running_loop().create_task(work)
                 return one
-            one.slot, one.site = self._tier.reserve(ref.key), site
+            one.slot, one.site = self._tier.reserve(ref.key, ref.tenant), site
         except FetchError as error:
             one.error = error
         except CacheError as error:

@@ -47,7 +47,7 @@ class TierSink:
             self._note(header.key, peer, cause)
             return cause
         try:
-            slot = self._tier.reserve(header.key)
+            slot = self._tier.reserve(header.key, header.tenant)
         except CacheError:
             self._note(header.key, peer, "full")
             return "full"

@@ -450,7 +450,7 @@ class SharedCache:
         if ref.key in self.tier or self.tier.pending(ref.key) is not None:
             return False
         try:
-            slot = self.tier.reserve(ref.key)
+            slot = self.tier.reserve(ref.key, ref.tenant)
         except CacheError as error:
             self._miss(self.misses, "full", error.message, ref.key)
             return False

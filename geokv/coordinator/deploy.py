@@ -114,6 +114,7 @@ def site_settings(
             dram_policy=cache.tiers.dram.policy,
             write=cache.tiers.write,
             publish=cache.tiers.publish,
+            quota=cache.tiers.quota,
             overlap=cache.overlap,
             exact=cache.exact,
             mixed=cache.mixed,

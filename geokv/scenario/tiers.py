@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from geokv.config import Strict
-from geokv.units import Rate, Seconds
+from geokv.units import Fraction, Rate, Seconds
 
 Policy = Literal["lru", "fifo", "lfu", "s3fifo"]
 
@@ -38,5 +38,7 @@ class Tiers(Strict):
     """When chunks go down to the disk: on eviction, at once, or when they are used again."""
     publish: Literal["all", "hot"] = "all"
     """Which chunks the directory hears of."""
+    quota: Annotated[Fraction, Field(gt=0, le=1)] | None = None
+    """Share of each tier that one tenant may have; whoever has it makes room for himself."""
     dram: DramSettings = Field(default_factory=DramSettings)
     disk: DiskSettings = Field(default_factory=DiskSettings)

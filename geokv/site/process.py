@@ -143,6 +143,8 @@ def _cache(settings: SiteSettings, layout: ChunkLayout, history: HistoryFile) ->
     spare = settings.disk.queue_chunks if settings.disk is not None else 0
     dram_bytes = settings.dram_bytes // settings.byte_scale
     tier = DramTier(layout, dram_bytes, settings.dram_policy, spare=spare)
+    if settings.quota is not None:
+        tier.limit_owners(settings.quota)
     directory: Directory = LocalDirectory()
     if settings.directory_site is not None and settings.anti_entropy_s is not None:
         directory = SequencedDirectory(settings.directory_site, settings.anti_entropy_s)
@@ -196,7 +198,7 @@ def _disk(settings: SiteSettings, layout: ChunkLayout) -> DiskTier | None:
             disk.read_latency_s,
             disk.write_latency_s,
         ).scaled(settings.byte_scale)
-    return DiskTier(
+    tier = DiskTier(
         layout,
         disk.size_bytes // settings.byte_scale,
         Path(disk.folder),
@@ -206,6 +208,9 @@ def _disk(settings: SiteSettings, layout: ChunkLayout) -> DiskTier | None:
         sync=disk.sync,
         retry_s=disk.retry_s,
     )
+    if settings.quota is not None:
+        tier.limit_owners(settings.quota)
+    return tier
 
 
 def build_model(settings: SiteSettings) -> Model:

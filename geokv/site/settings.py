@@ -112,6 +112,8 @@ class SiteSettings:
     dram_policy: str = "lru"
     write: WritePolicy = "write-back"
     publish: PublishPolicy = "all"
+    quota: float | None = None
+    """Share of each tier that one tenant may have."""
     overlap: bool = False
     exact: bool = True
     mixed: Literal["refuse", "convert"] = "refuse"

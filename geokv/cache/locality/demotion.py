@@ -109,7 +109,7 @@ class Demoter:
         if key in self._disk:
             return ""
         try:
-            slot = self._disk.reserve(key)
+            slot = self._disk.reserve(key, entry.header.tenant)
         except CacheError:
             return "down" if self._disk.outage.down else "full"
         try:

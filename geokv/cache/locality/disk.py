@@ -134,7 +134,7 @@ class DiskTier(SlotTier):
 
     # -- writing ---------------------------------------------------------------
 
-    def reserve(self, key: bytes) -> Slot:
+    def reserve(self, key: bytes, owner: str = "") -> Slot:
         """As ``SlotTier``; also refused while the disk is down.
 
         Raises:
@@ -145,7 +145,7 @@ class DiskTier(SlotTier):
         if self._stuck:
             self._retry_stuck()
         self._make_foreign_go()
-        return super().reserve(key)
+        return super().reserve(key, owner)
 
     async def write(self, slot: Slot, header: ChunkHeader, payload: memoryview) -> None:
         """Write a reserved chunk and make it readable.
@@ -293,7 +293,7 @@ class DiskTier(SlotTier):
         self.causes.update(found.removed)
         self.indexed = len(found.records)
         for record in found.records:
-            slot = super().reserve(record.header.key)
+            slot = super().reserve(record.header.key, record.header.tenant)
             self.commit(slot, replace(record.header, tokens=()))
         numbers = [record.sequence for record in found.records]
         numbers += [foreign.sequence for foreign in found.foreign]

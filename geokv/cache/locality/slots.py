@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from geokv.cache.layout import ChunkLayout
 from geokv.cache.lifetime import EvictionPolicy, make_policy
+from geokv.cache.lifetime.quota import Quota
 from geokv.cache.record import ChunkHeader
 from geokv.errors import CacheError, ConfigError
 from geokv.units import show_size
@@ -133,6 +134,7 @@ class SlotTier:
         self._leaving: dict[int, None] = {}
         self._room: asyncio.Future[None] | None = None
         self._allowed = count
+        self._quota = Quota(count)
         self.hits = 0
         self.misses = 0
         self.evictions = 0
@@ -144,15 +146,29 @@ class SlotTier:
 
     # -- writing ---------------------------------------------------------------
 
-    def reserve(self, key: bytes) -> Slot:
+    def limit_owners(self, share: float) -> None:
+        """From now on no owner gets more than ``share`` of the places. Raises ConfigError
+        for an impossible share."""
+        self._quota.limit(share)
+
+    def reserve(self, key: bytes, owner: str = "") -> Slot:
         """A slot to fill; the key stays unreadable until ``commit``.
+
+        Args:
+            owner: whose quota it counts for. Who has used his up loses a chunk of his own.
 
         Raises:
             CacheError: the key is here or on its way (look first: ``get``,
-                ``pending``), or every slot is pinned or reserved.
+                ``pending``), or every slot that might be had is pinned or reserved.
         """
         if key in self._cached or key in self._reserved:
             raise CacheError(f"chunk {key.hex()} is already here or on its way")
+        while self._quota.used_up(owner):
+            if not self._evict_one(key, owner):
+                raise CacheError(
+                    f"no room: all {self._quota.most} slots of {owner!r} are pinned or filling",
+                    "give tenants a larger share of the tier",
+                )
         while self._crowded or not self._unused:
             if not self._evict_one(key):
                 raise CacheError(
@@ -170,6 +186,7 @@ class SlotTier:
         slot.settled = None
         slot.uses = 0
         self._reserved[key] = slot
+        self._quota.took(key, owner)
         return slot
 
     def commit(self, slot: Slot, header: ChunkHeader, fresh: bool = False) -> None:
@@ -185,6 +202,7 @@ class SlotTier:
         self._leave_reserved(slot)
         if header.key != slot.key:
             self._settle(slot, "mismatch")
+            self._quota.left(slot.key)
             self._to_free(slot)
             raise CacheError(f"header of {header.key.hex()} for a slot of {slot.key.hex()}")
         slot.state = "cached"
@@ -202,6 +220,7 @@ class SlotTier:
             CacheError: the slot is not reserved.
         """
         self._leave_reserved(slot)
+        self._quota.left(slot.key)
         self._settle(slot, cause)
         self._to_free(slot)
 
@@ -310,6 +329,7 @@ class SlotTier:
             "cached": len(self._cached),
             "reserved": len(self._reserved),
             "leaving": len(self._leaving),
+            "owners": self._quota.places(),
             "pinned": sum(slot.pins > 0 for slot in self._places),
             "hits": self.hits,
             "misses": self.misses,
@@ -349,6 +369,8 @@ class SlotTier:
             raise CacheError(
                 f"{self.name}: the eviction policy does not know exactly the cached chunks"
             )
+        if self._quota.keys() != self._cached.keys() | self._reserved.keys():
+            raise CacheError(f"{self.name}: quotas do not count exactly what is here")
         if deep:
             for key, slot in self._cached.items():
                 self._check_bytes(key, slot)
@@ -387,8 +409,14 @@ class SlotTier:
         elif not slot.pins:
             self._tell_room()
 
-    def _evict_one(self, coming: bytes) -> bool:
-        victim = self._policy.evict(coming, lambda key: not self._cached[key].pins)
+    def _evict_one(self, coming: bytes, owner: str = "") -> bool:
+        """One chunk goes, if one can; of ``owner``, if there is one."""
+
+        def may_go(key: bytes) -> bool:
+            mine = not owner or self._quota.owns(owner, key)
+            return mine and not self._cached[key].pins
+
+        victim = self._policy.evict(coming, may_go)
         if victim is None:
             return False
         slot = self._cached[victim]
@@ -403,6 +431,7 @@ class SlotTier:
 
     def _leave_cached(self, key: bytes) -> None:
         slot = self._cached.pop(key)
+        self._quota.left(key)
         if slot.pins:
             slot.state = "leaving"
             self._leaving[slot.index] = None

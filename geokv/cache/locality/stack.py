@@ -162,7 +162,7 @@ class TierStack:
         if entry is None:
             return None
         try:
-            slot = self.dram.reserve(key)
+            slot = self.dram.reserve(key, tenant)
         except CacheError as error:
             entry.release()
             raise FetchError("full", error.message, error.hint) from None
@@ -197,9 +197,9 @@ class TierStack:
         """The end of a filling in DRAM that is under way, as ``SlotTier.pending``."""
         return self.dram.pending(key)
 
-    def reserve(self, key: bytes) -> Slot:
+    def reserve(self, key: bytes, owner: str) -> Slot:
         """A place in DRAM. Raises ``CacheError`` as ``SlotTier.reserve``."""
-        return self.dram.reserve(key)
+        return self.dram.reserve(key, owner)
 
     def commit(self, slot: Slot, header: ChunkHeader) -> None:
         """What another site sent is whole.

@@ -23,7 +23,7 @@ class Tier(Protocol):
 
     def __len__(self) -> int: ...
 
-    def reserve(self, key: bytes) -> Slot:
+    def reserve(self, key: bytes, owner: str = "") -> Slot:
         """A place to fill. Raises ``CacheError`` if there is none, or the key is here."""
 
     def commit(self, slot: Slot, header: ChunkHeader, fresh: bool = False) -> None:
