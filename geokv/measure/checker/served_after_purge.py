@@ -29,7 +29,7 @@ class _Purge:
     sent: dict[str, Prefixes] = field(default_factory=lambda: defaultdict(Prefixes))
 
     def concerns(self, tenant: object) -> bool:
-        scope = self.asked.get("tenant", self.acked.get("tenant"))
+        scope = self.asked.get("tenant") or self.asked.get("scope")
         return scope in (None, "", "all") or scope == tenant
 
 
@@ -103,10 +103,10 @@ def _old(event: Event, copy: Filling | None, late: list[_Purge]) -> list[Offence
 
 def _from_outside(history: History, purges: list[_Purge]) -> list[Offence]:
     offences: list[Offence] = []
+    asked = [(one, Prefixes.of(one.request)) for one in exchanges(history)]
     for purge in purges:
         hits = []
-        for one in exchanges(history):
-            names = Prefixes.of(one.request)
+        for one, names in asked:
             if not names or not purge.concerns(one.tenant):
                 continue
             if one.sent_ns <= purge.asked["t_ns"]:

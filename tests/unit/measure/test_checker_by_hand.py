@@ -165,6 +165,10 @@ GOOD: dict[str, dict[str, list[Event]]] = {
             store(1), purge(2, "asked"), ev(3, "drop", "a", key="k1", tier="dram", place=0),
             purge(4, "acked"), use(5, "a", source="device"), use(6, "c"),
         ],
+        "of a scope that is another tenant's": [
+            store(1), ev(2, "purge", "a", purge_id="p1", phase="asked", scope="t1"),
+            purge(4, "acked"), use(5, "a", source="dram"),
+        ],
         "asked for and not there": [
             store(1), purge(2, "asked"), ev(3, "drop", "a", key="k1", tier="dram", place=0),
             purge(4, "acked"), serve(5, cause="absent"), lost(6, "absent"), use(7, "c"),
