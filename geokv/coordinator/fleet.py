@@ -64,9 +64,13 @@ class SiteHandle:
         """Empty all its tiers."""
         self.post("/drop", tiers=["device", "dram", "disk"])
 
+    def hang_up(self) -> None:
+        """Close the connection to its control socket."""
+        self._http.close()
+
     def close(self) -> None:
         """Ask the process to end, then make it."""
-        self._http.close()
+        self.hang_up()
         self.process.terminate()
         _join(self.process)
 
@@ -148,7 +152,13 @@ class Fleet:
             site.close()
 
     def start_site(self, settings: SiteSettings, netns: str) -> None:
-        """Fork one site into ``netns``; ``wait_ready`` says when it serves."""
+        """Fork one site into ``netns``; ``wait_ready`` says when it serves.
+
+        It takes the place of an earlier life of that name, which must have ended.
+        """
+        earlier = self.sites.get(settings.name)
+        if earlier is not None:
+            earlier.hang_up()
         process = self._context.Process(
             target=_site_main, args=(settings, netns), name=f"site-{settings.name}", daemon=True
         )

@@ -52,7 +52,7 @@ def run_part(
         _append(records / f"{name}-{part}.jsonl", row)
 
     if scenario.is_drill:
-        drill = DrillRunner(scenario, records, progress)
+        drill = DrillRunner(scenario, records, progress, watch)
         for cell in cells:
             drill.run(cell)
         return

@@ -23,7 +23,8 @@ async def quiesce(stage: Stage) -> None:
     assert isinstance(workload, Stream), "drills are streams"
     await asyncio.sleep(workload.quiesce)
     running = [site for site in stage.sites if stage.is_up(site)]
-    said = [f"site {site} does not run" for site in stage.sites if site not in running]
+    fell = {site: stage.fleet.sites[site].last_words() for site in stage.fell()}
+    said = [f"site {site} ended by itself: {words}" for site, words in fell.items()]
     said += [
         words for words in await asyncio.gather(*(_settle(stage, s) for s in running)) if words
     ]

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,18 @@ class DrillRunner:
         run: the scenario of the run; keys, secrets and prompts are the same in all its cells.
         records: where histories go: ``history-CELL-SITE.jsonl`` and
             ``history-CELL-coordinator.jsonl``.
+        watch: entered with each built lab before a site starts, left with it.
     """
 
-    def __init__(self, run: Scenario, records: Path, progress: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        run: Scenario,
+        records: Path,
+        progress: Callable[..., None],
+        watch: Callable[[Lab], AbstractContextManager[Any]] = nullcontext,
+    ) -> None:
         self._run = run
+        self._watch = watch
         self._records = records
         self._progress = progress
         self._cold: dict[str, list[ColdAnswer]] = {}
@@ -63,7 +72,7 @@ class DrillRunner:
         control = Path(tempfile.mkdtemp(prefix="geokv-drill-", dir="/run"))
         log = DrillLog(self._records / f"history-{cell.index}-coordinator.jsonl")
         try:
-            with Lab.build(plan) as lab, Fleet() as fleet:
+            with Lab.build(plan) as lab, self._watch(lab), Fleet() as fleet:
                 self._start(cell, lab, fleet, control)
                 stage = Stage(scenario, lab, fleet, log, self._progress)
                 asyncio.run(self._drill(cell, stage))

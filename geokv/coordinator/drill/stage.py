@@ -22,6 +22,7 @@ from geokv.units import NS_PER_S
 
 _LOOK_EVERY_S = 0.005
 _START_DEADLINE_S = 10.0
+_CONNECT_DEADLINE_S = 2.0
 
 
 class Stage:
@@ -51,6 +52,7 @@ class Stage:
         self.progress = progress
         self._log = log
         self._controls: dict[str, SiteControl] = {}
+        self._taken: set[str] = set()
 
     def rng(self, name: str) -> random.Random:
         """The random stream called ``name`` of this drill: the same for the same seed."""
@@ -98,8 +100,12 @@ class Stage:
             known = self._controls[socket] = SiteControl(site, socket)
         return known
 
+    def fell(self) -> list[str]:
+        """Sites whose process has gone although no fault took it."""
+        return [name for name in self.sites if not self.is_up(name) and name not in self._taken]
+
     async def ended(self, site: str, deadline_s: float, how: str) -> int | None:
-        """Wait until the process table has lost the site; note it.
+        """Wait until the process table has lost a site that a fault ends; note it.
 
         Args:
             how: ``killed`` or ``ended``; what the history calls it.
@@ -113,6 +119,7 @@ class Stage:
             if now_ns() > until_ns:
                 return None
             await asyncio.sleep(_LOOK_EVERY_S)
+        self._taken.add(site)
         return self.note(
             "life",
             site,
@@ -124,6 +131,9 @@ class Stage:
 
     async def start_site(self, site: str, keep: Collection[str] = ()) -> int:
         """Start a site that has ended, at the same address, as a new incarnation.
+
+        It then looks for its peers, as any site that starts does; those that do not answer
+        are found when they are needed.
 
         Args:
             keep: ``disk``: what its disk tier holds; ``log``: what it has been told to
@@ -147,8 +157,14 @@ class Stage:
             log = base / f"purges-{site}-{life}"
             new = replace(new, purge=replace(new.purge, log_path=log))
         self.fleet.start_site(new, self.lab.netns(site))
+        self._taken.discard(site)
         self.note("life", site, incarnation=life, phase="started", pid=self.pid(site), how="")
-        return await self.ready(site)
+        ready_ns = await self.ready(site)
+        try:
+            await self.control(site).patient("/connect", _CONNECT_DEADLINE_S)
+        except RunError as error:
+            self.note("not-connected", site, said=error.message)
+        return ready_ns
 
     async def ready(self, site: str) -> int:
         """Wait until the site answers its control socket; note and return when.

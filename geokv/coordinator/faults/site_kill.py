@@ -12,7 +12,7 @@ from geokv.scenario.timeline import SiteKill
 
 
 class SiteKillFault(Fault[SiteKill]):
-    """Seen in the process table; back when its control socket answers."""
+    """Seen in the process table; back when it answers on its control socket."""
 
     kind = "site-kill"
     deadline_s = 15.0
