@@ -25,6 +25,7 @@ from geokv.report.drill_markdown import to_drill_markdown
 from geokv.report.history import merge_history
 from geokv.report.links import to_links
 from geokv.report.markdown import to_markdown
+from geokv.report.sheet.write import write_sheets
 from geokv.scenario import Scenario, read_back
 
 NEEDED_BYTES = 32 * 2**20
@@ -100,6 +101,7 @@ def _write_drill(run_dir: Path) -> dict[str, Any]:
     _write_summary(run_dir, summary)
     write_text(run_dir / "table.csv", to_drill_csv(summary))
     write_text(run_dir / "table.md", to_drill_markdown(summary))
+    write_sheets(run_dir, summary)
     return summary
 
 

@@ -21,6 +21,7 @@ from geokv.scenario.expect import Expect
 from geokv.scenario.figures import Figure
 from geokv.scenario.sweep import Cell, SweepAxis
 from geokv.scenario.timeline import AnyEvent
+from geokv.scenario.translation import Translation
 from geokv.scenario.vm import VmSettings
 from geokv.scenario.workload import Stream, Workload
 
@@ -59,6 +60,8 @@ class Scenario(Strict):
     figures: list[Figure] = Field(default_factory=list)
     """Pictures and small tables of the sweep, beside those every run has."""
     vm: VmSettings = Field(default_factory=VmSettings)
+    translations: dict[Literal["ja"], Translation] = Field(default_factory=dict)
+    """Title and question in other languages, for the sheet of a drill."""
 
     @model_validator(mode="after")
     def _no_contradictions(self) -> Scenario:
@@ -83,6 +86,8 @@ class Scenario(Strict):
         if not self.timeline:
             # What has no drill keeps the hash it had before there were any.
             del data["timeline"]
+        if not self.translations:
+            del data["translations"]
         data["topology"] = topology_mapping(self.topology)
         return data
 

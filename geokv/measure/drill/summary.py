@@ -140,6 +140,7 @@ def _cell(cell: DrillCell) -> dict[str, Any]:
         "answered": len(answered),
         "ttft_p50_ms": _ms(percentile(times, 0.5) if times else None),
         "ttft_p99_ms": _ms(percentile(times, 0.99) if times else None),
+        "ttft_max_ms": _ms(max(times, default=None)),
         "hit_rate": round(hits / len(answered), 4) if answered else None,
         "bytes": sum(int(one.answers[0].get("wire_bytes") or 0) for one in answered),
         "fates": {"requests": cell.fates.requests, "fetches": cell.fates.fetches},

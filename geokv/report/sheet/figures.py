@@ -1,0 +1,52 @@
+"""The numbers of a drill that a table over many drills, and the head of a sheet, show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def normal_cells(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """All but the control."""
+    return [cell for cell in summary["cells"] if not cell["control"]]
+
+
+def control_cell(summary: dict[str, Any]) -> dict[str, Any] | None:
+    return next((cell for cell in summary["cells"] if cell["control"]), None)
+
+
+def worst_ttft_ms(summary: dict[str, Any]) -> float | None:
+    """The longest time to a first token of any answered request of the normal cells."""
+    return _most(cell["ttft_max_ms"] for cell in normal_cells(summary) if cell["valid"])
+
+
+def detected_ms(summary: dict[str, Any]) -> float | None:
+    """Of the fault whose first sign took longest."""
+    return _most(_spans(summary, "detected"))
+
+
+def back_after_ms(summary: dict[str, Any]) -> float | None:
+    """From healing until hit rate and TTFT were what they had been; of the slowest fault."""
+    return _most([*_spans(summary, "hit_rate_back"), *_spans(summary, "ttft_back")])
+
+
+def control_fails(summary: dict[str, Any]) -> bool | None:
+    """Whether the control failed as it must; None when there was none."""
+    lines = [r for r in summary["expectations"] if r["name"].startswith("control:")]
+    return all(line["ok"] for line in lines) if lines else None
+
+
+def count_of(summary: dict[str, Any], what: str, *fates: str) -> int:
+    """Requests or fetches of the normal cells with one of these fates."""
+    return sum(cell["fates"][what][fate] for cell in normal_cells(summary) for fate in fates)
+
+
+def _spans(summary: dict[str, Any], name: str) -> list[float | None]:
+    return [
+        (fault["recovery"] or {}).get(name, {}).get("ms")
+        for cell in normal_cells(summary)
+        for fault in cell["faults"]
+    ]
+
+
+def _most(values: Any) -> float | None:
+    return max((value for value in values if value is not None), default=None)

@@ -1,0 +1,10 @@
+"""What a scenario is about, in another language."""
+
+from __future__ import annotations
+
+from geokv.config import Strict
+
+
+class Translation(Strict):
+    title: str
+    question: str
