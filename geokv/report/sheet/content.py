@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from geokv.measure.drill.story import Story
@@ -36,13 +35,11 @@ def compose(
     scenario: Scenario,
     told: Sequence[Story],
     words: Words,
-    run_dir: Path,
 ) -> Sheet:
     """Everything a sheet says, in one language.
 
     Args:
         told: the story of each cell (``measure.drill.story``).
-        run_dir: named in the commands that repeat the run.
     """
     word, said = words.verdicts[summary["verdict"]]
     names = scenario.translations.get("ja") if words.language == "ja" else None
@@ -68,7 +65,7 @@ def compose(
         Heading(words.text["fates"]),
         *_fates(summary, words),
         Heading(words.text["repeat"]),
-        *_repeat(scenario, words, run_dir),
+        *_repeat(scenario, words),
         Heading(words.text["notes"]),
         Bullets([*filter(None, [words.text["raw"]]), *summary["warnings"], *summary["notes"]]),
     ]
@@ -344,12 +341,12 @@ def _fates(summary: dict[str, Any], words: Words) -> list[Block]:
     return blocks
 
 
-def _repeat(scenario: Scenario, words: Words, run_dir: Path) -> list[Block]:
+def _repeat(scenario: Scenario, words: Words) -> list[Block]:
     text = words.text
     return [
-        Code([f"geokv run {run_dir}/scenario.yaml"], text["repeat_exact"]),
+        Code(["geokv run ./scenario.yaml"], text["repeat_exact"]),
         Code([f"geokv drill {scenario.name}"], text["repeat_drill"]),
-        Code([f"geokv check-history {run_dir}"], text["repeat_check"]),
+        Code(["geokv check-history ."], text["repeat_check"]),
         Code([f"geokv drill {scenario.name} --repeat 20 --seed-from 1"], text["repeat_hunt"]),
     ]
 

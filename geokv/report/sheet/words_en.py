@@ -103,9 +103,9 @@ WORDS = Words(
         "no_excerpts": "Nothing is broken.",
         "excerpt_said": "The fewest events of the history that show it; the checker that is given "
         "only these says the same.",
-        "repeat_exact": "This very run, to the nanosecond:",
+        "repeat_exact": "This very run, to the nanosecond, in its folder:",
         "repeat_drill": "The drill by its name:",
-        "repeat_check": "The checkers once more, over its history:",
+        "repeat_check": "The checkers once more, over its history, in its folder:",
         "repeat_hunt": "Other seeds, shrunk to the smallest timeline that still fails:",
         "drill": "drill",
         "what": "what was done",

@@ -32,7 +32,7 @@ def write_sheets(run_dir: Path, summary: dict[str, Any]) -> None:
     with saving(run_dir / "plots"):
         (run_dir / "plots").mkdir(exist_ok=True)
     for language in LANGUAGES:
-        sheet = compose(summary, scenario, told, words_of(language), run_dir)
+        sheet = compose(summary, scenario, told, words_of(language))
         for block in sheet.blocks:
             if isinstance(block, Figure):
                 write_text(run_dir / block.file, block.svg)
