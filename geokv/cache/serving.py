@@ -89,6 +89,9 @@ class TierSource:
                 return False
         return True
 
+    def forgo(self, key: bytes) -> None:
+        self._let_go(key)
+
     def open(self, key: bytes, tenant: str, peer: str) -> Served | str:
         if not self._knows(tenant):
             self._let_go(key)

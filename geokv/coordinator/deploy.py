@@ -125,6 +125,7 @@ def site_settings(
             codec=cache.substrate.codec,
             anti_entropy_s=getattr(directory, "anti_entropy", None),
             membership=_membership(cache.membership),
+            lease_s=cache.substrate.lease or 10.0,
             purge=_purge(scenario, control / f"purges-{name}"),
             security=cache.substrate.security,
             streams=cache.substrate.streams,

@@ -34,6 +34,8 @@ class Substrate(Strict):
     """Two sites, as ``a-b`` → bit/s that each of them sends the other."""
     deadline: Annotated[Seconds, Field(gt=0, le=3600)] = 5.0
     """Longest wait for one fetch; what has not come by then is a counted miss."""
+    lease: Annotated[Seconds, Field(ge=0.001, le=3600)] | None = None
+    """How long a chunk is pinned for one answer at most; 10 s where nothing is said."""
     warm: bool = True
     """Open the connections' congestion windows before the first measured request."""
     fresh: bool = False

@@ -182,6 +182,7 @@ def _cache(settings: SiteSettings, layout: ChunkLayout, history: HistoryFile) ->
         replication=settings.replication,
         audit=settings.audit,
         membership=settings.membership,
+        lease_s=settings.lease_s,
         purge=settings.purge,
     )
 

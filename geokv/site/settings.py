@@ -126,6 +126,8 @@ class SiteSettings:
     codec: str = "none"
     membership: MembershipSettings | None = None
     purge: PurgeSettings | None = None
+    lease_s: float = 10.0
+    """How long a chunk is pinned for one answer at most."""
     anti_entropy_s: float | None = None
     """Between two comparisons with the directory; None numbers nothing and compares nothing."""
     security: Literal["mac", "tls"] = "mac"

@@ -154,6 +154,9 @@ class ChunkSource(Protocol):
     def ready(self, key: bytes) -> bool:
         """Would ``reach`` return at once?"""
 
+    def forgo(self, key: bytes) -> None:
+        """What ``reach`` has brought will not be opened after all."""
+
     def open(self, key: bytes, tenant: str, peer: str) -> Served | str:
         """Pin a chunk for ``peer``, or the cause why not (``absent``, ``foreign``)."""
 
@@ -257,8 +260,8 @@ class Transport(Protocol):
         """False while a site that did not answer is left alone."""
 
     def hold(self, site: str, cause: str) -> None:
-        """``site`` is known to be down: what is under way with it ends as ``unreachable``,
-        and it is left alone until ``release``."""
+        """``site`` is known to be down: what is under way with it in either direction ends
+        as ``unreachable``, and it is left alone until ``release``."""
 
     def release(self, site: str) -> None:
         """``site`` is known to be up."""

@@ -21,6 +21,9 @@ class Nothing:
     async def reach(self, key: bytes, tenant: str) -> None:
         return None
 
+    def forgo(self, key: bytes) -> None:
+        return None
+
     def open(self, key: bytes, tenant: str, peer: str) -> Served | str:
         return "absent"
 

@@ -107,6 +107,7 @@ class Conversation:
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._calling = False
         self._offers: dict[int, _Offered] = {}
+        self._reached: dict[int, bytes] = {}
         self._landed: Callable[[], None] = lambda: None
         self._heard = self._heard_before = 0
         self._idle = self._loop.call_later(desk.idle_s, self._look)
@@ -258,10 +259,12 @@ class Conversation:
 
     async def _reach(self, get: wire.Get, priority: int, answer: Callable[[], None]) -> None:
         await self._desk.source.reach(get.key, get.tenant)
+        self._reached[get.id] = get.key
         self._queue(priority, answer)
 
     def _chunk(self, get: wire.Get) -> None:
         desk, peer = self._desk, self._session.peer
+        self._reached.pop(get.id, None)
         served = desk.source.open(get.key, get.tenant, peer)
         if not isinstance(served, str):
             served = served.part(get.group, desk.layout.groups, get.exact)
@@ -455,6 +458,9 @@ class Conversation:
         self._more = None
         for task in list(self._tasks):
             task.cancel()
+        reached, self._reached = self._reached, {}
+        for key in reached.values():
+            self._desk.source.forgo(key)
         finish, self._finish = self._finish, None
         if finish is not None:
             finish(error.cause)

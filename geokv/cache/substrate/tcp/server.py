@@ -56,6 +56,7 @@ class KvServer:
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._channels: dict[asyncio.Task[None], Channel] = {}
+        self._peers: dict[asyncio.Task[None], str] = {}
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port.
@@ -80,6 +81,12 @@ class KvServer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def drop(self, peer: str, cause: str) -> None:
+        """``peer`` is known to be down: what is held for it is let go of now."""
+        for task, name in list(self._peers.items()):
+            if name == peer:
+                self._channels[task].close(FetchError("unreachable", f"{peer} is down ({cause})"))
 
     def stats(self) -> dict[str, Any]:
         """Open connections, why others ended, and the kernel's view of the senders."""
@@ -109,13 +116,20 @@ class KvServer:
             channel = Channel(sock, loop)
             task = loop.create_task(self._converse(channel))
             self._channels[task] = channel
-            task.add_done_callback(lambda task: self._channels.pop(task, None))
+            task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._channels.pop(task, None)
+        self._peers.pop(task, None)
 
     async def _converse(self, channel: Channel) -> None:
         end = FetchError("unreachable", "the connection is over")
         try:
             async with asyncio.timeout(self._handshake_s):
                 session = await admit(channel, self._me)
+            task = asyncio.current_task()
+            assert task is not None
+            self._peers[task] = session.peer
             conversation = Conversation(channel, session, self._desk)
             conversation.start()
             end = await conversation.over

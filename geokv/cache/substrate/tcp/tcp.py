@@ -260,6 +260,8 @@ class TcpTransport:
 
     def hold(self, site: str, cause: str) -> None:
         self.peer(site).hold(cause)
+        if self._server is not None:
+            self._server.drop(site, cause)
 
     def release(self, site: str) -> None:
         self.peer(site).release()
