@@ -631,6 +631,11 @@ class SharedCache:
         }
 
     @property
+    def source(self) -> TierSource:
+        """What other sites are answered from."""
+        return self._source
+
+    @property
     def leases(self) -> int:
         """Chunks of this site that are pinned for other sites now."""
         return self._source.lent + self._source.held

@@ -40,6 +40,12 @@ class Within(Strict):
     deadline_s: Deadline = 30.0
 
 
+class Connect(Within):
+    """``first``: this life of the site joins the others; nothing that is open is replaced."""
+
+    first: bool = False
+
+
 class Warm(Strict):
     bytes_per_stream: Annotated[int, Field(ge=0)]
     deadline_s: Deadline = 60.0
@@ -63,10 +69,10 @@ class Rot(Strict):
 
 
 class Slow(Strict):
-    """How many times as long the site's GPU and disk take from now on."""
+    """How many times as long the site's GPU and disk take from now on; what is left out stays."""
 
-    gpu: Annotated[float, Field(gt=0, le=1e6)] = 1.0
-    disk: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    gpu: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    disk: Annotated[float, Field(gt=0, le=1e6)] | None = None
 
 
 class Shrink(Strict):
@@ -109,8 +115,9 @@ def build_control(
         return await worker.drop(body.tiers, tell=body.tell)
 
     @app.post("/connect")
-    async def connect(body: Within) -> dict[str, bool]:
-        await worker.cache.reconnect(_at(body.deadline_s))
+    async def connect(body: Connect) -> dict[str, bool]:
+        cache = worker.cache
+        await (cache.connect if body.first else cache.reconnect)(_at(body.deadline_s))
         return {"connected": True}
 
     @app.post("/warm")
@@ -210,10 +217,22 @@ def build_control(
                 "what is really computed cannot be slowed down",
                 "set deployment.compute: charged",
             )
-        compute.slowness = body.gpu
-        if disk is not None:
+        if body.gpu is not None:
+            compute.slowness = body.gpu
+        if body.disk is not None:
+            if disk is None:
+                raise CacheError(f"site {worker.cache.site!r} has no disk to slow down")
             disk.time.slowness = body.disk
-        return {"gpu": body.gpu, "disk": body.disk if disk is not None else 1.0}
+        return await slowness()
+
+    @app.get("/slow")
+    async def slowness() -> dict[str, float]:
+        found, disk = {}, worker.cache.tiers.disk
+        if isinstance(worker.engine.compute, ChargedCompute):
+            found["gpu"] = worker.engine.compute.slowness
+        if disk is not None:
+            found["disk"] = disk.time.slowness
+        return found
 
     @app.post("/shrink")
     async def shrink(body: Shrink) -> dict[str, int]:

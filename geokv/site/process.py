@@ -69,10 +69,15 @@ async def serve_site(settings: SiteSettings) -> None:
     front = listen(settings.host, settings.api_port, f"site {settings.name}'s API")
     peers = {name: (peer.host, peer.port) for name, peer in settings.peers.items()}
     await worker.cache.start(settings.host, settings.kv_port, peers)
+    doors = build_control(worker, history, roster)
+    if settings.audit:
+        from geokv.site.drill_doors import add_drill_doors
+
+        add_drill_doors(doors, worker, roster)
     control = _listen_unix(settings.control_socket)
     servers = [
         HttpServer(api, front, stalled_s=deadline_s),
-        HttpServer(build_control(worker, history, roster), control),
+        HttpServer(doors, control),
     ]
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)

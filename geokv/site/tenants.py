@@ -35,6 +35,11 @@ class Roster:
             raise CacheError(f"no tenant {name!r} here", f"known: {', '.join(self._named)}")
         return self._named[name]
 
+    @property
+    def last(self) -> Tenant:
+        """The one that was named last."""
+        return self._named[next(reversed(self._named))]
+
     def revoke(self, name: str) -> None:
         """Refuse its key from now on. Raises CacheError for an unknown tenant."""
         self._revoked[self.named(name).name] = None

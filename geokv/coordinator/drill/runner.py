@@ -15,6 +15,7 @@ from geokv.clock import now_ns, wait_until_ns
 from geokv.coordinator.deploy import site_settings, tenants
 from geokv.coordinator.drill.client import StreamClient, run_stream_client
 from geokv.coordinator.drill.cold import ColdAnswer, ColdQuestion, ask_cold, run_cold
+from geokv.coordinator.drill.disks import prepare_disk, release_disks
 from geokv.coordinator.drill.log import DrillLog
 from geokv.coordinator.drill.moments import Moments
 from geokv.coordinator.drill.quiesce import quiesce
@@ -78,6 +79,7 @@ class DrillRunner:
                 asyncio.run(self._drill(cell, stage))
         finally:
             log.close()
+            release_disks(control)
             shutil.rmtree(control, ignore_errors=True)
 
     def _start(self, cell: Cell, lab: Lab, fleet: Fleet, control: Path) -> None:
@@ -87,6 +89,7 @@ class DrillRunner:
         )
         for settings in every:
             history = self._records / f"history-{cell.index}-{settings.name}.jsonl"
+            prepare_disk(settings)
             fleet.start_site(
                 replace(settings, history_path=str(history), audit=True, sabotage=sabotage),
                 lab.netns(settings.name),

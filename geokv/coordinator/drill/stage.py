@@ -11,6 +11,7 @@ from typing import Any
 
 from geokv.clock import now_ns
 from geokv.coordinator.drill.control import SiteControl
+from geokv.coordinator.drill.disks import prepare_disk
 from geokv.coordinator.drill.log import DrillLog
 from geokv.coordinator.fleet import Fleet
 from geokv.errors import RunError
@@ -156,12 +157,13 @@ class Stage:
         if new.purge is not None and "log" not in keep:
             log = base / f"purges-{site}-{life}"
             new = replace(new, purge=replace(new.purge, log_path=log))
+        prepare_disk(new)
         self.fleet.start_site(new, self.lab.netns(site))
         self._taken.discard(site)
         self.note("life", site, incarnation=life, phase="started", pid=self.pid(site), how="")
         ready_ns = await self.ready(site)
         try:
-            await self.control(site).patient("/connect", _CONNECT_DEADLINE_S)
+            await self.control(site).patient("/connect", _CONNECT_DEADLINE_S, first=True)
         except RunError as error:
             self.note("not-connected", site, said=error.message)
         return ready_ns

@@ -47,6 +47,8 @@ class Timeline:
 
     async def _one(self, fault: Fault[Any], start_ns: int) -> None:
         event: Event = fault.event
+        if not await self._prepared(fault):
+            return
         if not await self._before_the_end(self._moment(event, start_ns)):
             self._note(fault, "did-not-fire", None, {"said": "the stream ended before its moment"})
             return
@@ -65,6 +67,15 @@ class Timeline:
         self._note(fault, "heal-asked")
         if await self._try(fault, fault.heal, "healed", "did-not-heal") is not None:
             self._moments.mark(event.title, "healed")
+
+    async def _prepared(self, fault: Fault[Any]) -> bool:
+        try:
+            async with asyncio.timeout(fault.deadline_s):
+                await fault.prepare()
+        except (TimeoutError, GeokvError) as error:
+            self._note(fault, "did-not-fire", None, {"said": f"did not fire: {error}"})
+            return False
+        return True
 
     async def _moment(self, event: Event, start_ns: int) -> None:
         if event.condition is None:

@@ -59,6 +59,13 @@ class Fault(ABC, Generic[E]):
                 return str(named)
         return ""
 
+    async def prepare(self) -> None:
+        """What must be done before the first request is sent; most need nothing.
+
+        Raises:
+            GeokvError: it cannot be done, so that the fault cannot fire.
+        """
+
     @abstractmethod
     async def inject(self) -> Evidence:
         """Do it, and return once it is seen to have taken effect.

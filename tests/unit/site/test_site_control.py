@@ -98,9 +98,11 @@ async def test_a_slow_gpu_takes_so_many_times_as_long(pair: tuple[Site, Site]) -
         return int(record["prefilled_ns"] - record["scheduled_ns"])
 
     quick = await prefill_ns("quick")
-    assert a.post("/slow", gpu=3.0) == {"gpu": 3.0, "disk": 1.0}
+    assert a.post("/slow", gpu=3.0) == {"gpu": 3.0}
     slow = await prefill_ns("slow")
-    a.post("/slow")
+    assert a.post("/slow") == a.get("/slow") == {"gpu": 3.0}  # what is left out stays
+    assert "no disk" in refused(a, "/slow", disk=2.0)
+    a.post("/slow", gpu=1.0)
     a.post("/policy", reuse="remote")
     assert slow > 2 * quick
 

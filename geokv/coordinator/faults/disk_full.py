@@ -1,0 +1,37 @@
+"""The disk has no block left: its file system is made as small as what it holds."""
+
+from __future__ import annotations
+
+from geokv.clock import now_ns
+from geokv.coordinator.drill.disks import disk_bytes
+from geokv.coordinator.faults.disks import folder_of, refusal, used_bytes
+from geokv.coordinator.faults.fault import Evidence, Fault
+from geokv.errors import FaultError
+from geokv.lab.mounts import resize_tmpfs
+from geokv.scenario.timeline import DiskFull
+
+
+class DiskFullFault(Fault[DiskFull]):
+    """Seen from outside: another process's page is refused with ENOSPC, and taken later."""
+
+    kind = "disk-full"
+
+    async def inject(self) -> Evidence:
+        folder = folder_of(self.stage, self.event.site)
+        used = used_bytes(folder)
+        resize_tmpfs(str(folder), used)
+        found = refusal(folder)
+        if found != "ENOSPC":
+            raise FaultError(f"did not fire: {folder} answers a page with {found or 'no error'}")
+        return Evidence(
+            now_ns(), f"the disk of site {self.event.site} takes no page more", {"used": used}
+        )
+
+    async def heal(self) -> Evidence:
+        folder = folder_of(self.stage, self.event.site)
+        size = disk_bytes(self.stage.settings(self.event.site))
+        resize_tmpfs(str(folder), size)
+        found = refusal(folder)
+        if found:
+            raise FaultError(f"did not heal: {folder} answers a page with {found}")
+        return Evidence(now_ns(), f"the disk of site {self.event.site} takes pages", {"size": size})

@@ -1,0 +1,226 @@
+"""Faults of sites, disks, directories, tenants: each fires, is seen and heals, or says why not."""
+
+import asyncio
+import json
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from geokv.clock import now_ns
+from geokv.coordinator.deploy import site_settings
+from geokv.coordinator.drill.disks import prepare_disk, release_disks
+from geokv.coordinator.drill.log import DrillLog
+from geokv.coordinator.drill.stage import Stage
+from geokv.coordinator.faults import fault_class
+from geokv.coordinator.faults.procs import state_of
+from geokv.coordinator.fleet import Fleet
+from geokv.errors import FaultError, RunError
+from geokv.lab.build import Lab
+from geokv.lab.mounts import mounted_below
+from geokv.lab.plan import compile_plan
+from geokv.scenario.load import load_scenario
+
+DRILL = {
+    "name": "t",
+    "title": "t",
+    "question": "t?",
+    "topology": "pair",
+    "deployment": {
+        "content": "synthetic",
+        "byte_scale": 64,
+        "device_bytes": "2GiB",
+        "dram_bytes": "2GiB",
+        "disk_bytes": "4GiB",
+    },
+    "cache": {
+        "directory": {"kind": "central", "site": "a", "anti_entropy": "200ms"},
+        "membership": {},
+        "tiers": {"write": "write-through", "disk": {"retry": "50ms"}},
+    },
+    "workload": {"kind": "stream", "askers": {"b": 1}, "providers": ["a"], "requests": 1},
+}
+
+
+def scenario(folder, *timeline):
+    path = folder / "t.yaml"
+    path.write_text(json.dumps(DRILL | {"timeline": list(timeline)}))
+    return load_scenario(path)
+
+
+class Play:
+    """Two running sites and a stage; faults are made from their events."""
+
+    def __init__(self, folder, lab, fleet, control, log):
+        self.folder, self.log = folder, log
+        self.history = folder / "history.jsonl"
+        self.whole = scenario(folder)
+        for settings in site_settings(self.whole, self.whole, lab, control, folder, "0", 1):
+            prepare_disk(settings)
+            settings = replace(settings, audit=True)
+            fleet.start_site(settings, lab.netns(settings.name))
+        self.stage = Stage(self.whole, lab, fleet, log, lambda *_, **__: None)
+
+    async def begin(self):
+        for site in self.stage.sites:
+            await self.stage.ready(site)
+        for site in self.stage.sites:
+            await self.stage.control(site).patient("/connect", 5.0)
+
+    def fault(self, **event):
+        whole = scenario(self.folder, {"at": 0, **event})
+        (one,) = whole.timeline
+        return fault_class(one.fault)(one, self.stage)
+
+    def events(self, op):
+        lines = self.history.read_text().splitlines()
+        return [event for event in map(json.loads, lines) if event["op"] == op]
+
+    def of_site(self, site, op):
+        lines = (self.folder / f"history-{site}-0.jsonl").read_text().splitlines()
+        return [event for event in map(json.loads, lines) if event["op"] == op]
+
+
+@pytest.fixture
+async def play(tmp_path):
+    """Sites of their own for each test, since most tests end or spoil one."""
+    control = Path(tempfile.mkdtemp(prefix="geokv-t-", dir="/run"))
+    log = DrillLog(tmp_path / "history.jsonl")
+    try:
+        with Lab.build(compile_plan(scenario(tmp_path).topology)) as lab, Fleet() as fleet:
+            made = Play(tmp_path, lab, fleet, control, log)
+            await made.begin()
+            yield made
+            await made.stage.aclose()
+    finally:
+        log.close()
+        release_disks(control)
+        assert mounted_below(str(control)) == []
+        shutil.rmtree(control)
+
+
+def just_now(evidence, within_s=0.5):
+    return 0 <= now_ns() - evidence.t_ns < within_s * 1e9
+
+
+async def test_a_frozen_site_is_there_and_answers_nobody(play):
+    fault = play.fault(fault="site-freeze", site="b")
+    seen = await fault.inject()
+    pid = play.stage.pid("b")
+    assert just_now(seen) and state_of(pid) == "T" and play.stage.is_up("b")
+    with pytest.raises(RunError, match="within"):
+        await play.stage.control("b").get("/stats", deadline_s=0.05)
+    healed = await fault.heal()
+    assert just_now(healed) and state_of(pid) in ("S", "R")
+    await play.stage.control("b").get("/stats")
+
+
+async def test_a_frozen_site_that_is_killed_is_healed_by_that(play):
+    freeze = play.fault(fault="site-freeze", site="b")
+    await freeze.inject()
+    kill = play.fault(fault="site-kill", site="b", restart="10ms", keep="disk")
+    seen = await kill.inject()
+    assert "is gone" in seen.seen and state_of(seen.data["pid"]) in ("", "Z")
+    assert "is gone" in (await freeze.heal()).seen
+    with pytest.raises(FaultError, match="did not fire: site b does not run"):
+        await play.fault(fault="site-freeze", site="b").inject()
+    with pytest.raises(FaultError, match="did not fire: site b does not run"):
+        await play.fault(fault="site-restart", site="b").inject()
+    await kill.heal()
+    assert play.stage.settings("b").incarnation == 2
+    phases = [(event["phase"], event["incarnation"]) for event in play.events("life")]
+    assert phases[-3:] == [("killed", 1), ("started", 2), ("ready", 2)]
+
+
+@pytest.mark.parametrize("how", ["empty", "stale"])
+async def test_a_restarted_site_finds_its_disk_or_nothing(play, how):
+    await fill(play, "a")
+    before = (await play.stage.control("a").get("/held"))["disk"]
+    assert before
+    seen = await play.fault(fault="site-restart", site="a", how=how).inject()
+    assert seen.data["away_ns"] > 0
+    assert state_of(seen.data["old"]) in ("", "Z") and state_of(seen.data["new"]) in ("S", "R")
+    held = await play.stage.control("a").get("/held")
+    assert held["dram"] == []
+    assert sorted(held["disk"]) == (sorted(before) if how == "stale" else [])
+    # and all of it is in the new table
+    table = (await play.stage.control("a").get("/directory"))["keys"]
+    assert sorted(key for key, sites in table.items() if "a" in sites) == sorted(held["disk"])
+    assert [event["phase"] for event in play.events("life")][-3:] == ["ended", "started", "ready"]
+
+
+async def test_gpu_and_disk_are_slow_apart(play):
+    control = play.stage.control("a")
+    gpu, disk = (play.fault(fault=f, site="a", factor=5) for f in ("slow-gpu", "disk-slow"))
+    await gpu.inject()
+    assert (await control.get("/slow")) == {"gpu": 5, "disk": 1}
+    await disk.inject()
+    await gpu.heal()
+    assert (await control.get("/slow")) == {"gpu": 1, "disk": 5}
+    await disk.heal()
+    assert (await control.get("/slow")) == {"gpu": 1, "disk": 1}
+
+
+async def test_memory_goes_and_comes(play):
+    await fill(play, "a")
+    fault = play.fault(fault="memory-pressure", site="a", dram_keep=0.1)
+    seen = await fault.inject()
+    assert 0 < seen.data["held"] <= seen.data["slots"] and seen.data["evicted"] > 0
+    assert (await fault.heal()).data["slots"] > seen.data["slots"]
+
+
+async def test_a_full_disk_takes_nothing_until_it_has_room(play):
+    await fill(play, "a", chunks=8)
+    before = (await play.stage.control("a").get("/held"))["disk"]
+    fault = play.fault(fault="disk-full", site="a")
+    await fault.inject()
+    await fill(play, "a", chunks=8, seed=2)
+    assert play.of_site("a", "disk-down")
+    assert (await play.stage.control("a").get("/held"))["disk"] == before
+    await fault.heal()
+    await asyncio.sleep(0.2)
+    await fill(play, "a", chunks=8, seed=3)
+    assert play.of_site("a", "disk-up")
+    assert len((await play.stage.control("a").get("/held"))["disk"]) > len(before)
+    assert (await play.stage.control("a").get("/integrity"))["integrity"] == "ok"
+
+
+async def test_a_store_that_is_out_gives_errors_and_is_as_before_afterwards(play):
+    await fill(play, "a", chunks=8)
+    folder = Path(play.stage.settings("a").disk.folder)
+    before = sorted(folder.rglob("*.kv"))
+    fault = play.fault(fault="store-outage", site="a")
+    await fault.inject()
+    assert not any(path.exists() for path in before)
+    await fill(play, "a", chunks=8, seed=2)
+    assert play.of_site("a", "disk-down")
+    await fault.heal()
+    assert sorted(folder.rglob("*.kv")) == before
+    await asyncio.sleep(0.2)
+    await fill(play, "a", chunks=8, seed=3)
+    assert play.of_site("a", "disk-up")
+    assert (await play.stage.control("a").get("/integrity"))["integrity"] == "ok"
+
+
+async def test_bits_flip_on_the_disk_and_in_memory(play):
+    with pytest.raises(FaultError, match="did not fire: the dram of site a holds nothing"):
+        await play.fault(fault="bit-rot", site="a").inject()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await play.fault(fault="bit-rot", site="a", tier="disk").inject()
+    await fill(play, "a", chunks=8)
+    seen = await play.fault(fault="bit-rot", site="a", tier="disk", chunks=2).inject()
+    assert len(seen.data["keys"]) == 2
+    wrong = (await play.stage.control("a").get("/integrity"))["integrity"]
+    assert "disk" in wrong and any(key in wrong for key in seen.data["keys"])
+    seen = await play.fault(fault="bit-rot", site="a", chunks=2).inject()
+    wrong = (await play.stage.control("a").get("/integrity"))["integrity"]
+    assert "dram" in wrong and any(key in wrong for key in seen.data["keys"])
+
+
+async def fill(play, site, chunks=8, seed=1):
+    """Store chunks that nobody asks for."""
+    await play.stage.control(site).patient("/storm", 5.0, chunks=chunks, seed=seed)
+    await play.stage.control(site).patient("/settle", 5.0)
