@@ -4,31 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from geokv.cache.serving import TierSource
 from geokv.cache.substrate import Served
 from geokv.clock import now_ns
 
 
-@dataclass
-class Damaged(Served):
-    """Flips one bit of what is sent; what lies in the tier stays as it is."""
-
-    bit: int = 0
-
-    def part(self, group: int, groups: int, exact: bool) -> Served | str:
-        found = super().part(group, groups, exact)
-        if not isinstance(found, str):
-            real = bytearray(self.pieces[0])
-            at = self.bit % (8 * len(real))
-            real[at // 8] ^= 1 << at % 8
-            self.pieces = [memoryview(real), *self.pieces[1:]]
-        return found
-
-
 class ChunkDamage:
-    """Of every so many answers to some peers one is damaged.
+    """Of every so many answers to some peers one bit is flipped in one. What lies in the tier
+    stays as it is.
 
     Attributes:
         damaged: how many were.
@@ -41,7 +25,7 @@ class ChunkDamage:
         self._rng = random.Random(seed)
         self._open = source.open
         self._peers: frozenset[str] = frozenset()
-        self._one_in = 0
+        self._one_in = 1
         self._count = 0
         source.open = self._meddled  # type: ignore[method-assign]
 
@@ -56,10 +40,23 @@ class ChunkDamage:
         if isinstance(served, str) or peer not in self._peers:
             return served
         self._count += 1
-        if self._count % self._one_in:
-            return served
-        self.damaged += 1
-        self.first_ns = self.first_ns or now_ns()
-        bit = self._rng.getrandbits(32)
-        fields = {name: getattr(served, name) for name in Served.__dataclass_fields__}
-        return Damaged(**fields, bit=bit)
+        if self._count % self._one_in == 0:
+            self._damage(served)
+        return served
+
+    def _damage(self, served: Served) -> None:
+        """Whatever part of it is asked for."""
+        part, bit = served.part, self._rng.getrandbits(32)
+
+        def damaged(group: int, groups: int, exact: bool) -> Served | str:
+            found = part(group, groups, exact)
+            if not isinstance(found, str):
+                real = bytearray(found.pieces[0])
+                at = bit % (8 * len(real))
+                real[at // 8] ^= 1 << at % 8
+                found.pieces = [memoryview(real), *found.pieces[1:]]
+                self.damaged += 1
+                self.first_ns = self.first_ns or now_ns()
+            return found
+
+        served.part = damaged  # type: ignore[method-assign]
