@@ -28,6 +28,8 @@ from histories import (
 )
 
 from geokv.measure.checker import CHECKERS, Event, History
+from geokv.measure.checker.copies import COPIES
+from geokv.measure.drill.recovery import _SIGNS
 from geokv.scenario.control import JUDGED
 
 OTHER = [99, *PROMPT[1:]]
@@ -437,6 +439,19 @@ def test_every_line_is_documented():
     named = re.findall(r"^\| `([a-z:A-Z.-]+)`", section.split("### Fates")[0], re.MULTILINE)
     made = ["fault-fired:NAME", "expect:NAME.PROMISE"]
     assert sorted(named) == sorted([*JUDGED, *made])
+
+
+def test_every_operation_that_is_read_is_documented():
+    root = Path(__file__).resolve().parents[3]
+    doc = (root / "docs" / "history.md").read_text(encoding="utf-8")
+    first = [line.split("|")[1] for line in doc.splitlines() if line.startswith("| `")]
+    named = {op for cell in first for op in re.findall(r"`([a-z-]+)`", cell)}
+    read = {*COPIES, *_SIGNS}
+    for folder in ("checker", "drill"):
+        for path in (root / "geokv" / "measure" / folder).glob("*.py"):
+            for call in re.findall(r"(?:\.of|\.has|\.count|followed)\(([^)]*)\)", path.read_text()):
+                read |= set(re.findall(r'"([a-z-]+)"', call))
+    assert read <= named, read - named
 
 
 def test_of_many_offences_the_first_is_shown_and_all_are_counted():
