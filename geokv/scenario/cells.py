@@ -69,7 +69,7 @@ def _control(scenario: Scenario, control: Control, first: Cell, index: int) -> C
         weak = _validated(type(scenario), data)
     except ConfigError as error:
         first_line = error.message.split("\n")[0]
-        raise ConfigError(f"control.set: {first_line}", error.hint) from None
+        raise ConfigError(f"control: {first_line}", error.hint) from None
     return replace(_cell(index, first.settings, False, weak), label="control", control=control)
 
 

@@ -22,7 +22,7 @@ from geokv.coordinator.drill.quiesce import quiesce
 from geokv.coordinator.drill.schedule import Due, schedule
 from geokv.coordinator.drill.stage import Stage
 from geokv.coordinator.drill.stream import StreamRunner
-from geokv.coordinator.drill.timeline import Timeline
+from geokv.coordinator.drill.timeline import Timeline, faults_of
 from geokv.coordinator.fleet import Fleet
 from geokv.coordinator.prompts import StreamPrompts
 from geokv.lab.build import Lab
@@ -119,7 +119,7 @@ class DrillRunner:
             await self._connect(stage, workload)
             await self._prepare(stage, stream, workload, prompts)
             due = schedule(workload, prompts, scenario.seed)
-            timeline = Timeline(stage, moments)
+            timeline = Timeline(stage, moments, faults_of(stage))
             start_ns = await _on_the_beat() + _BEAT_NS
             stage.note("stream-begin", requests=len(due), start_ns=start_ns)
             async with stage.protection():

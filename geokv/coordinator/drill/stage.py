@@ -21,7 +21,7 @@ from geokv.scenario import Scenario
 from geokv.site.settings import SiteSettings
 from geokv.units import NS_PER_S
 
-_LOOK_EVERY_S = 0.005
+_LOOK_EVERY_S = 0.001
 _START_DEADLINE_S = 10.0
 _CONNECT_DEADLINE_S = 2.0
 
@@ -115,11 +115,8 @@ class Stage:
             When it was seen; None when it is still there at the deadline.
         """
         process = self.fleet.sites[site].process
-        until_ns = now_ns() + round(deadline_s * NS_PER_S)
-        while process.is_alive():
-            if now_ns() > until_ns:
-                return None
-            await asyncio.sleep(_LOOK_EVERY_S)
+        if not await _readable(process.sentinel, deadline_s) or process.is_alive():
+            return None
         self._taken.add(site)
         return self.note(
             "life",
@@ -133,8 +130,8 @@ class Stage:
     async def start_site(self, site: str, keep: Collection[str] = ()) -> int:
         """Start a site that has ended, at the same address, as a new incarnation.
 
-        It then looks for its peers, as any site that starts does; those that do not answer
-        are found when they are needed.
+        It then looks for its peers and tells the directory what it found on its disk, as any
+        site that starts does; peers that do not answer are found when they are needed.
 
         Args:
             keep: ``disk``: what its disk tier holds; ``log``: what it has been told to
@@ -193,3 +190,18 @@ class Stage:
         for control in self._controls.values():
             await control.aclose()
         self._controls.clear()
+
+
+async def _readable(descriptor: int, deadline_s: float) -> bool:
+    """Whether there is something to read from it by then; nothing is taken."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        async with asyncio.timeout(deadline_s):
+            await ready.wait()
+    except TimeoutError:
+        return False
+    finally:
+        loop.remove_reader(descriptor)
+    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from geokv.clock import now_ns, wait_until_ns
@@ -15,23 +15,27 @@ from geokv.scenario.timeline import Event
 from geokv.units import NS_PER_S
 
 
+def faults_of(stage: Stage) -> list[Fault[Any]]:
+    """One fault per event of the stage's scenario, in its order.
+
+    Raises:
+        ConfigError: a kind of fault that nothing here can make.
+    """
+    return [fault_class(event.fault)(event, stage) for event in stage.scenario.timeline]
+
+
 class Timeline:
     """Runs the events of one drill.
 
     What becomes of a fault is in the history: ``asked``, then ``took-effect`` or
     ``did-not-fire``; ``heal-asked``, then ``healed`` or ``did-not-heal``.
-
-    Raises:
-        ConfigError: a kind of fault that nothing here can make.
     """
 
-    def __init__(self, stage: Stage, moments: Moments) -> None:
+    def __init__(self, stage: Stage, moments: Moments, faults: Sequence[Fault[Any]]) -> None:
         self._stage = stage
         self._moments = moments
         self._over = asyncio.Event()
-        self._faults: list[Fault[Any]] = [
-            fault_class(event.fault)(event, stage) for event in stage.scenario.timeline
-        ]
+        self._faults = faults
 
     async def run(self, start_ns: int) -> None:
         """All events, until each has ended; ``end`` lets no new one begin.
