@@ -62,7 +62,9 @@ def test_every_problem_is_told_at_once():
     assert len(str(error.value).splitlines()) == 2
 
 
-@pytest.mark.parametrize("name", ["pair", "metro-ring", "hub-spoke", "long-haul", "scale-64"])
+@pytest.mark.parametrize(
+    "name", ["pair", "triangle", "metro-ring", "hub-spoke", "long-haul", "scale-64"]
+)
 def test_shipped_topologies_load(name):
     assert load_topology(name).name == name
 
