@@ -82,7 +82,7 @@ def _recovery(
         if row[0].answer is not None and row[0].answer["done_ns"] <= all_took[0]
     ]
     after = [row for row in found.by_request if row[0].sent_ns >= from_ns]
-    sign = _first_sign(history, took_ns)
+    sign = _first_sign(history, took_ns, next_ns)
     lost = [
         event
         for event, _ in found.by_fetch
@@ -92,7 +92,7 @@ def _recovery(
     ]
     return Recovery(
         fault,
-        _detected(sign, took_ns),
+        _detected(sign, took_ns, next_ns),
         _rerouted(history, sign, took_ns, over_ns),
         _first_good(after, from_ns),
         _hit_rate_back(before, after, from_ns),
@@ -101,10 +101,13 @@ def _recovery(
     )
 
 
-def _first_sign(history: History, took_ns: int) -> Event | None:
+def _first_sign(history: History, took_ns: int, next_ns: int | None) -> Event | None:
+    """What comes after the next fault took effect may be a sign of that one."""
     for event in history.of(*_SIGNS):
         if event["t_ns"] < took_ns:
             continue
+        if next_ns is not None and event["t_ns"] >= next_ns:
+            return None
         cause = event.get("cause", "")
         if event["op"] == "fetch" and cause in _QUIET:
             continue
@@ -114,7 +117,9 @@ def _first_sign(history: History, took_ns: int) -> Event | None:
     return None
 
 
-def _detected(sign: Event | None, took_ns: int) -> Span:
+def _detected(sign: Event | None, took_ns: int, next_ns: int | None) -> Span:
+    if sign is None and next_ns is not None:
+        return Span(None, "no site noticed anything until the next fault took effect")
     if sign is None:
         return Span(None, "no site noticed anything")
     what = " ".join(

@@ -83,6 +83,16 @@ def test_a_later_fault_has_the_fetches_that_are_lost_after_it():
     whole = history(*seen, lost(150, "timeout"), lost(200, "timeout"), lost(250, "timeout"))
     cut, kill = recoveries(whole, fates(whole), faults_seen(whole))
     assert (cut.fetches_lost, kill.fetches_lost) == (1, 2)
+    assert (cut.detected.ns, kill.detected.ns) == (50 * MS, 0)
+
+
+def test_a_sign_of_a_later_fault_is_none_of_the_earlier():
+    seen = [fault(100, "took-effect"), fault(200, "took-effect", "kill")]
+    whole = history(*seen, lost(200, "timeout"), fetch(250))
+    cut, kill = recoveries(whole, fates(whole), faults_seen(whole))
+    assert (cut.detected.ns, kill.detected.ns) == (None, 0)
+    assert "until the next fault" in cut.detected.said
+    assert (cut.rerouted.ns, kill.rerouted.ns) == (None, 50 * MS)
 
 
 def before(count: int = 10, hits: int = 10) -> list[Event]:
