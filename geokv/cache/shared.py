@@ -15,20 +15,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from geokv.cache.announcing import Announcer
+from geokv.cache.background import Background
 from geokv.cache.fetching import OnChunk
 from geokv.cache.history import History, Sink
 from geokv.cache.keys import ChunkRef
 from geokv.cache.layered import LayeredFetcher, OnGroup, OnPiece
 from geokv.cache.layout import ChunkLayout
-from geokv.cache.lifetime.purge import Purger, Receipt
+from geokv.cache.lifetime.forgetting import Forgetting, PurgeSettings
+from geokv.cache.lifetime.purge import Receipt
 from geokv.cache.locality import DiskTier, DramTier, TierStack, WritePolicy
 from geokv.cache.membership import Membership, MembershipSettings
+from geokv.cache.membership.neighbours import Neighbours
 from geokv.cache.mixed import spread
 from geokv.cache.ownership import Directory
 from geokv.cache.plan import LOCAL, Outcome, Plan
@@ -42,22 +43,6 @@ from geokv.errors import CacheError, ConfigError, FetchError
 from geokv.units import NS_PER_S
 
 PublishPolicy = Literal["all", "hot"]
-
-
-@dataclass(frozen=True)
-class PurgeSettings:
-    """How purges are made (see ``lifetime.purge``).
-
-    Args:
-        authority: the site that numbers them.
-        log_path: where the authority keeps its log over restarts.
-    """
-
-    authority: str
-    bound_s: float
-    log_path: Path | None = None
-
-
 _KEYS_PER_CALL = 4096
 
 _log = logging.getLogger(__name__)
@@ -121,12 +106,12 @@ class SharedCache:
         self.misses: Counter[str] = Counter()
         self.knows_tenant: Callable[[str], bool] = lambda tenant: True
         """Whose chunks may be served and taken at all."""
-        self._peers: list[str] = []
         self._clock = clock
         self._replicate = replicate
         self._history = History(site, history, clock)
         self._publish_policy = publish
-        self._background: dict[asyncio.Task[Any], None] = {}
+        self._background = Background(site)
+        spawn = self._background.spawn
         self._hits: Counter[str] = Counter()
         self._remote_hits: Counter[str] = Counter()
         self.tiers = TierStack(
@@ -134,7 +119,7 @@ class SharedCache:
             disk,
             self._history,
             transport.incarnation,
-            self._spawn,
+            spawn,
             self._gone,
             self._became_hot,
             write,
@@ -145,13 +130,17 @@ class SharedCache:
             self._history,
             round(directory_s * NS_PER_S),
             lambda why: self._miss(self.misses, "directory", why),
-            self._spawn,
+            spawn,
         )
         self._replicator: Replicator | None = None
         if replication is not None:
             self._replicator = Replicator(
-                replication, self.tiers, transport.push, self._history, self._spawn
+                replication, self.tiers, transport.push, self._history, spawn
             )
+        self._neighbours = Neighbours(site, transport, directory, self._history, membership)
+        self._forgetting = Forgetting(
+            site, purge, self._neighbours, transport, self.tiers, self._history, spawn, self._gone
+        )
         self._source = TierSource(
             self.tiers,
             layout,
@@ -160,7 +149,7 @@ class SharedCache:
             self._history,
             self._announcer.gone,
             lambda tenant: self.knows_tenant(tenant),
-            self._closed_to,
+            self._forgetting.closed_to,
         )
         self._sink = TierSink(
             self.tiers,
@@ -170,44 +159,12 @@ class SharedCache:
             self._landed,
             lambda tenant: self.knows_tenant(tenant),
         )
-        self.membership: Membership | None = None
-        if membership is not None:
-            self.membership = Membership(
-                site,
-                transport.incarnation,
-                membership,
-                transport.pair_key,
-                self._peer_down,
-                self._peer_up,
-            )
-        transport.on_peer = self._peer_changed
-        self.on_forget: Callable[[str], None] = lambda tenant: None
-        """Told a tenant of which nothing older than this moment may be used any more."""
-        self._purger: Purger | None = None
-        if purge is not None:
-            if self.membership is None:
-                raise ConfigError(
-                    "a purge can only be bounded between sites that send heartbeats",
-                    "set cache.membership",
-                )
-            self._purger = Purger(
-                site,
-                purge.authority,
-                purge.bound_s,
-                self.membership,
-                transport,
-                self._peers,
-                purge.log_path,
-                self._history,
-                self._spawn,
-                self._forget,
-            )
-            self.tiers.refuses = lambda header: self._outdated(header.tenant, header.epoch)
+        self._forgetting.revoke = self._source.revoke
         self._fetcher = LayeredFetcher(
-            self.tiers, layout, transport, self._history, self._keep, exact, audit
+            self.tiers, layout, transport, self._history, self._background.keep, exact, audit
         )
-
         self._fetcher.on_rotten = self._rotten
+        self._fetcher.gate = lambda ref: self._forgetting.closed_to(ref.tenant, ref.epoch)
 
     # -- life ------------------------------------------------------------------
 
@@ -217,28 +174,31 @@ class SharedCache:
         Raises:
             CacheError: the port is taken or the address is not this site's.
         """
-        self.directory.attach(self._history, self._spawn, self.tiers.__contains__)
-        handlers = dict(self.directory.bind(self.site, self.transport))
-        if self._purger is not None:
-            handlers.update(self._purger.handlers)
-            self._fetcher.gate = lambda ref: self._closed_to(ref.tenant, ref.epoch)
+        found = self.tiers.keys("disk") if self.tiers.disk is not None else []
+        spawn, here = self._background.spawn, self.tiers.__contains__
+        self.directory.attach(self._history, spawn, here, found)
+        handlers = {
+            **self.directory.bind(self.site, self.transport),
+            **self._forgetting.handlers,
+        }
         bound = await self.transport.serve(host, port, self._source, handlers, self._sink)
         for name, (peer_host, peer_port) in peers.items():
             self.add_peer(name, peer_host, peer_port)
-        if self.membership is not None:
-            try:
-                self.membership.start(host, bound)
-            except CacheError:
-                await self.transport.close()
-                raise
+        try:
+            self._neighbours.start(host, bound)
+        except CacheError:
+            await self.transport.close()
+            raise
         return bound
+
+    @property
+    def membership(self) -> Membership | None:
+        """Heartbeats with all peers, where there are any."""
+        return self._neighbours.membership
 
     def add_peer(self, site: str, host: str, port: int) -> None:
         """Make one more site known; call ``connect`` to reach it now."""
-        self.transport.add_peer(site, host, port)
-        self._peers.append(site)
-        if self.membership is not None:
-            self.membership.add(site, host, port)
+        self._neighbours.add(site, host, port)
 
     async def connect(self, deadline_ns: int) -> None:
         """Open all connections to all peers, join the directory, and tell it what an
@@ -249,10 +209,12 @@ class SharedCache:
                 (``unauthorised``) or has another chunk layout (``mismatch``). Peers
                 that are merely down now are tried again when they are needed.
         """
-        await self._to_all_peers(self.transport.connect, deadline_ns)
+        error = await self._neighbours.reach(self.transport.connect, deadline_ns)
         left = self.tiers.keys("disk") if self.tiers.disk is not None else []
         for start in range(0, len(left), _KEYS_PER_CALL):
             await self.publish(left[start : start + _KEYS_PER_CALL], deadline_ns)
+        if error is not None:
+            raise error
 
     async def reconnect(self, deadline_ns: int) -> None:
         """Replace all connections, so that nothing learnt on an earlier path remains.
@@ -260,7 +222,9 @@ class SharedCache:
         Raises:
             FetchError: as ``connect``.
         """
-        await self._to_all_peers(self.transport.reconnect, deadline_ns)
+        error = await self._neighbours.reach(self.transport.reconnect, deadline_ns)
+        if error is not None:
+            raise error
 
     async def warm(self, n_bytes: int, deadline_ns: int) -> None:
         """Pull ``n_bytes`` of filler over every data connection of every peer.
@@ -269,7 +233,7 @@ class SharedCache:
             FetchError: a peer failed.
         """
         await asyncio.gather(
-            *(self.transport.warm(peer, n_bytes, deadline_ns) for peer in self._peers)
+            *(self.transport.warm(peer, n_bytes, deadline_ns) for peer in self._neighbours.names)
         )
 
     async def quiesce(self, deadline_ns: int) -> None:
@@ -278,11 +242,7 @@ class SharedCache:
         Raises:
             CacheError: something still is at the deadline.
         """
-        while self._background:
-            seconds = max(0.0, (deadline_ns - now_ns()) / NS_PER_S)
-            _, waiting = await asyncio.wait(set(self._background), timeout=seconds)
-            if waiting and now_ns() >= deadline_ns:
-                raise CacheError(f"{len(waiting)} background tasks of {self.site!r} did not end")
+        await self._background.quiesce(deadline_ns)
 
     async def close(self, patience_s: float = 5.0) -> None:
         """Close all connections, end all background work and let the disk go.
@@ -292,11 +252,10 @@ class SharedCache:
                 is left behind then (``DiskTier.abandon``), and the cache must not be used again.
         """
         self.directory.close()
-        if self.membership is not None:
-            self.membership.close()
-        if await self._cancelled(patience_s):
+        self._neighbours.close()
+        if await self._background.cancel(patience_s):
             self.tiers.abandon()
-            left = await self._cancelled(patience_s)
+            left = await self._background.cancel(patience_s)
             if left:
                 _log.warning("%d background tasks of %r did not end", left, self.site)
         await self.transport.close()
@@ -319,7 +278,7 @@ class SharedCache:
         """
         started = self._clock()
         misses: Counter[str] = Counter()
-        closed = self._closed_to(refs[0].tenant, refs[0].epoch) if refs else ""
+        closed = self._forgetting.closed_to(refs[0].tenant, refs[0].epoch) if refs else ""
         if closed:
             why = f"no chunk may be used now ({closed})"
             self._miss(misses, closed, why, refs[0].key, request_id)
@@ -553,12 +512,22 @@ class SharedCache:
 
     def epoch(self, tenant: str) -> int:
         """What chunks of ``tenant`` must carry to be used: the number of its last purge."""
-        return self._purger.epoch(tenant) if self._purger is not None else 0
+        return self._forgetting.epoch(tenant)
 
     @property
     def fenced(self) -> bool:
         """Must this site use nothing, because it may not have heard of a purge?"""
-        return self._purger is not None and self._purger.fenced
+        return self._forgetting.fenced
+
+    @property
+    def purge_bound_ns(self) -> int:
+        """How long after a purge nothing of it is used anywhere; 0 where there are none."""
+        return self._forgetting.bound_ns
+
+    def when_forgotten(self, told: Callable[[str], None]) -> None:
+        """``told`` hears of every tenant of which nothing older than that moment may be
+        used any more."""
+        self._forgetting.on_forget = told
 
     async def purge(self, tenant: str, purge_id: str, deadline_ns: int) -> Receipt:
         """Forget everything of ``tenant`` at every site; returns when that is acknowledged
@@ -568,40 +537,7 @@ class SharedCache:
             ConfigError: this deployment has no purges.
             CacheError: nothing was purged, or it is not acknowledged yet; the hint says which.
         """
-        if self._purger is None:
-            raise ConfigError(
-                "a purge needs somebody who numbers it, and a bound",
-                "set cache.purge and cache.membership, and a central directory",
-            )
-        return await self._purger.purge(tenant, purge_id, deadline_ns)
-
-    @property
-    def purge_bound_ns(self) -> int:
-        """How long after a purge nothing of it is used anywhere; 0 where there are none."""
-        return self._purger.bound_ns if self._purger is not None else 0
-
-    def _outdated(self, tenant: str, epoch: int) -> str:
-        return "" if epoch == self.epoch(tenant) else "purged"
-
-    def _closed_to(self, tenant: str, epoch: int) -> str:
-        """Why nothing of this epoch of ``tenant`` may be used or sent now."""
-        if self._purger is None:
-            return ""
-        return "fenced" if self._purger.fenced else self._outdated(tenant, epoch)
-
-    def _forget(self, tenant: str, epoch: int) -> None:
-        """Drop everything of ``tenant`` that is older than ``epoch``, and stop sending it."""
-        old = []
-        for key in self.tiers.keys("all"):
-            header = self.tiers.header(key)
-            if header is not None and header.tenant == tenant and header.epoch < epoch:
-                old.append(key)
-        self._source.revoke(tenant, epoch)
-        for key, where, place in self.tiers.drop("all", old):
-            self._history.note("drop", key, tier=where, place=place, cause="purged")
-        for key in old:
-            self._gone(key)
-        self.on_forget(tenant)
+        return await self._forgetting.purge(tenant, purge_id, deadline_ns)
 
     # -- accounts --------------------------------------------------------------
 
@@ -624,8 +560,8 @@ class SharedCache:
             "served": dict(self._source.served),
             "served_bytes": self._source.served_bytes,
             "pushed": dict(self._sink.landed),
-            "purges": self._purger.stats() if self._purger is not None else None,
-            "membership": self.membership.stats() if self.membership is not None else None,
+            "purges": self._forgetting.stats(),
+            "membership": self._neighbours.stats(),
             "replicated": dict(self._replicator.ends) if self._replicator is not None else {},
             "background": len(self._background),
         }
@@ -646,33 +582,6 @@ class SharedCache:
         self.directory.check_integrity()
 
     # -- inside ----------------------------------------------------------------
-
-    async def _to_all_peers(
-        self, connect: Callable[[str, int], Awaitable[None]], deadline_ns: int
-    ) -> None:
-        results = await asyncio.gather(
-            *(connect(peer, deadline_ns) for peer in self._peers), return_exceptions=True
-        )
-        errors = [result for result in results if isinstance(result, BaseException)]
-        if errors:
-            errors.sort(key=lambda e: getattr(e, "cause", "") not in {"unauthorised", "mismatch"})
-            raise errors[0]
-        await self.directory.join(deadline_ns)
-
-    def _peer_down(self, peer: str, cause: str, incarnation: int) -> None:
-        self._history.note("peer-down", peer=peer, cause=cause, incarnation=incarnation)
-        self.transport.hold(peer, cause)
-        self.directory.peer_down(peer)
-
-    def _peer_up(self, peer: str, incarnation: int) -> None:
-        self._history.note("peer-up", peer=peer, cause="", incarnation=incarnation)
-        self.transport.release(peer)
-        self.directory.peer_up(peer)
-
-    def _peer_changed(self, peer: str, up: bool, cause: str) -> None:
-        """The transport's own finding; where there are heartbeats, theirs is noted."""
-        if self.membership is None:
-            self._history.note("peer-up" if up else "peer-down", peer=peer, cause=cause)
 
     def _miss(
         self,
@@ -706,23 +615,7 @@ class SharedCache:
             if self._publish_policy == "hot":
                 self._replicator.published([key])
 
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._keep(task)
-        return task
-
-    async def _cancelled(self, patience_s: float) -> int:
-        """Cancel the background work; how much of it has not ended after ``patience_s``."""
-        tasks = set(self._background)
-        for task in tasks:
-            task.cancel()
-        return len((await asyncio.wait(tasks, timeout=patience_s))[1]) if tasks else 0
-
     def _landed(self, key: bytes) -> None:
         """A chunk that another site pushed is readable here."""
         if self._replicate:
             self._announcer.publish_soon([key])
-
-    def _keep(self, task: asyncio.Task[Any]) -> None:
-        self._background[task] = None
-        task.add_done_callback(lambda task: self._background.pop(task, None))

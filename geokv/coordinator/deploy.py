@@ -6,9 +6,9 @@ import hashlib
 import os
 from pathlib import Path
 
+from geokv.cache.lifetime.forgetting import PurgeSettings
 from geokv.cache.membership import MembershipSettings
 from geokv.cache.replicating import Replication
-from geokv.cache.shared import PurgeSettings
 from geokv.cache.substrate.tcp.keyring import deal
 from geokv.lab.build import Lab
 from geokv.scenario import Scenario

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from geokv.cache.lifetime.forgetting import PurgeSettings
 from geokv.cache.locality import WritePolicy
 from geokv.cache.membership import MembershipSettings
 from geokv.cache.replicating import Replication
-from geokv.cache.shared import PublishPolicy, PurgeSettings
+from geokv.cache.shared import PublishPolicy
 from geokv.cache.substrate.choose import Kind
 from geokv.cache.substrate.tcp.keyring import Keyring
 

@@ -79,7 +79,7 @@ class Worker:
         self._storing: set[asyncio.Task[None]] = set()
         self._old_roots: dict[bytes, None] = {}
         self._roots: dict[str, dict[bytes, None]] = {}
-        cache.on_forget = self._forget
+        cache.when_forgotten(self._forget)
         self.engine.tree.hidden = self._is_hidden
 
     async def answer(self, ask: Ask) -> AsyncGenerator[TokenEvent, None]:

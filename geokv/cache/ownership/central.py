@@ -128,7 +128,13 @@ class CentralDirectory:
             for name in ("join", "publish", "withdraw", "locate")
         }
 
-    def attach(self, history: History, spawn: Spawn, here: Callable[[bytes], bool]) -> None:
+    def attach(
+        self,
+        history: History,
+        spawn: Spawn,
+        here: Callable[[bytes], bool],
+        found: Sequence[bytes] = (),
+    ) -> None:
         return None
 
     def close(self) -> None:

@@ -22,9 +22,21 @@ class Directory(Protocol):
     def bind(self, site: str, transport: Transport) -> Mapping[str, Handler]:
         """Take the site's transport; returns the calls that this site must answer."""
 
-    def attach(self, history: History, spawn: Spawn, here: Callable[[bytes], bool]) -> None:
-        """What keeping in step needs: a record of it, a way to work behind the caller's
-        back, and what this site has. Called once, before ``bind``, in the event loop."""
+    def attach(
+        self,
+        history: History,
+        spawn: Spawn,
+        here: Callable[[bytes], bool],
+        found: Sequence[bytes] = (),
+    ) -> None:
+        """What keeping in step needs. Called once, before ``bind``, in the event loop.
+
+        Args:
+            history: told of gaps and of what was put right.
+            spawn: works behind the caller's back.
+            here: does this site have a key?
+            found: what it has from an earlier life.
+        """
 
     def close(self) -> None:
         """Do nothing more by itself."""

@@ -16,7 +16,13 @@ class LocalDirectory:
     def bind(self, site: str, transport: Transport) -> Mapping[str, Handler]:
         return {}
 
-    def attach(self, history: History, spawn: Spawn, here: Callable[[bytes], bool]) -> None:
+    def attach(
+        self,
+        history: History,
+        spawn: Spawn,
+        here: Callable[[bytes], bool],
+        found: Sequence[bytes] = (),
+    ) -> None:
         return None
 
     def close(self) -> None:

@@ -104,10 +104,20 @@ class SequencedDirectory:
         self.start_table("empty")
         return {_METHOD: self._heard}
 
-    def attach(self, history: History, spawn: Spawn, here: Callable[[bytes], bool]) -> None:
+    def attach(
+        self,
+        history: History,
+        spawn: Spawn,
+        here: Callable[[bytes], bool],
+        found: Sequence[bytes] = (),
+    ) -> None:
         self._history = history
         self._spawn = spawn
         self._here = here
+        # The first comparison differs by these, and then all is told.
+        for key in found:
+            self._model[key] = None
+            self._total = key_sum(self._total, key)
         self._tick_later()
 
     def close(self) -> None:

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geokv.cache import CentralDirectory, ChunkRef, DiskTier, Entry, chunk_refs, root_key
+from geokv.cache.lifetime.forgetting import PurgeSettings
 from geokv.cache.lifetime.purge_log import Purged, PurgeLog
 from geokv.cache.membership import MembershipSettings
 from geokv.cache.record import make_header, parse, verify
-from geokv.cache.shared import PurgeSettings
 from geokv.clock import now_ns
 from geokv.errors import CacheError, ConfigError, FetchError, RecordError
 
@@ -72,7 +72,7 @@ class Trio:
         """Make everybody known to everybody, and wait until nobody is fenced."""
         for one, here in self.sites.items():
             for other, there in self.sites.items():
-                if one != other and other not in here.cache._peers:
+                if one != other and other not in here.cache._neighbours.names:
                     here.cache.add_peer(other, "127.0.0.1", there.port)
                     self._pass(one, other)
         for name in sorted(self.sites):
@@ -250,7 +250,7 @@ async def test_late_things_do_not_bring_it_back(trio: Trio) -> None:
     # Someone who has not heard of it pushes.
     new = refs_of(1, seed=5, epoch=a.cache.epoch(TENANT))[0]
     assert await b.cache.store(new, filling(new, LAYOUT))
-    c.cache._purger._log._epochs[TENANT] = new.epoch + 1  # c is ahead  # type: ignore[union-attr]
+    c.cache._forgetting._purger._log._epochs[TENANT] = new.epoch + 1  # c is ahead  # type: ignore[union-attr]
     (error,) = (await b.cache.push(["c"], new, soon())).values()
     assert error is not None and error.cause == "purged" and gone(c, [new])
 

@@ -6,13 +6,15 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
-from cache_sites import Site, World, content, make_layout, make_refs, soon
+from cache_sites import Site, World, content, filling, make_layout, make_refs, soon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from geokv.cache import CentralDirectory, Directory, DiskTier
 from geokv.cache.history import History
 from geokv.cache.ownership import SequencedDirectory, SequencedTable
 from geokv.cache.ownership.sequenced import Say, Told
@@ -348,3 +350,40 @@ async def test_a_table_that_comes_back_empty_or_old_is_told_all(world: World) ->
         expected = {ref.key for ref in refs[1:]}
         await until(lambda expected=expected: named(a, "b") == expected)
         await until(lambda: named(a, "a") == {refs[0].key})
+
+
+async def left_on_disk(world: World, folder: Path, directory: Directory) -> tuple[Any, set[bytes]]:
+    """A site that was here before, as it starts again; it has connected to nobody."""
+    refs = make_refs(LAYOUT, 3)
+    cache: dict[str, Any] = {"spare": 4, "write": "write-through"}
+
+    def disk() -> DiskTier:
+        return DiskTier(LAYOUT, 64 * LAYOUT.wire_bytes, folder)
+
+    before = await world.site("b", LAYOUT, disk=disk(), directory=CentralDirectory("b"), **cache)
+    for ref in refs:
+        assert await before.cache.store(ref, filling(ref, LAYOUT))
+    await before.cache.quiesce(soon())
+    await before.cache.close()
+    world.sites.remove(before)
+    after = await world.site("b", LAYOUT, disk=disk(), directory=directory, **cache)
+    return after, {ref.key for ref in refs}
+
+
+async def test_what_an_earlier_life_left_is_told_without_being_asked(
+    world: World, tmp_path: Path
+) -> None:
+    a = await world.site("a", LAYOUT, directory=SequencedDirectory("a", 0.05))
+    b, keys = await left_on_disk(world, tmp_path, SequencedDirectory("a", 0.05))
+    b.cache.add_peer("a", "127.0.0.1", a.port)
+    await until(lambda: named(a, "b") == keys)
+
+
+async def test_a_dead_peer_keeps_nobody_from_joining(world: World, tmp_path: Path) -> None:
+    a = await world.site("a", LAYOUT)
+    b, keys = await left_on_disk(world, tmp_path, CentralDirectory("a"))
+    b.cache.add_peer("dead", "127.0.0.1", 9)
+    b.cache.add_peer("a", "127.0.0.1", a.port)
+    with pytest.raises(FetchError, match="dead"):
+        await b.cache.connect(soon())
+    assert named(a, "b") == keys

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from site_processes import ACME, CHUNK_TOKENS, OTHER, Site, SiteRoom, prompt, wait_for
 
+from geokv.cache.lifetime.forgetting import PurgeSettings
 from geokv.cache.membership import MembershipSettings
-from geokv.cache.shared import PurgeSettings
 
 CHUNKS = 4
 PREFIX = prompt(CHUNKS * CHUNK_TOKENS, seed=71)
