@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import shutil
 import tempfile
 from dataclasses import replace
@@ -10,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from geokv.clock import now_ns
-from geokv.coordinator.deploy import site_settings
+from geokv.coordinator.client import Question
+from geokv.coordinator.deploy import site_settings, tenants
+from geokv.coordinator.drill.client import StreamClient, run_stream_client
 from geokv.coordinator.drill.disks import prepare_disk, release_disks
 from geokv.coordinator.drill.log import DrillLog
 from geokv.coordinator.drill.stage import Stage
 from geokv.coordinator.faults import fault_class
+from geokv.coordinator.faults.door import knock
 from geokv.coordinator.faults.procs import state_of
 from geokv.coordinator.fleet import Fleet
 from geokv.errors import FaultError, RunError
@@ -37,7 +41,9 @@ DRILL = {
     },
     "cache": {
         "directory": {"kind": "central", "site": "a", "anti_entropy": "200ms"},
-        "membership": {},
+        "membership": {"period": "50ms"},
+        "purge": {"bound": "500ms"},
+        "substrate": {"deadline": "300ms"},
         "tiers": {"write": "write-through", "disk": {"retry": "50ms"}},
     },
     "workload": {"kind": "stream", "askers": {"b": 1}, "providers": ["a"], "requests": 1},
@@ -61,6 +67,12 @@ class Play:
             prepare_disk(settings)
             settings = replace(settings, audit=True)
             fleet.start_site(settings, lab.netns(settings.name))
+        self.clients = {}
+        for site in ("a", "b"):
+            process, pipe = fleet.start_helper(
+                f"client-{site}", run_stream_client, lab.access_netns(site)
+            )
+            self.clients[site] = StreamClient(process, pipe)
         self.stage = Stage(self.whole, lab, fleet, log, lambda *_, **__: None)
 
     async def begin(self):
@@ -73,6 +85,29 @@ class Play:
         whole = scenario(self.folder, {"at": 0, **event})
         (one,) = whole.timeline
         return fault_class(one.fault)(one, self.stage)
+
+    async def ask(self, site, name, seed=1, tenant=0, chunks=2):
+        """One request for so many whole chunks and some tokens; the site's record of it."""
+        rng = random.Random(seed)
+        tokens = [rng.randrange(256) for _ in range(chunks * 256 + 16)]
+        reply = await self.clients[site].ask(
+            Question(
+                name,
+                f"http://{self.stage.lab.address(site)}:8000/v1/completions",
+                tenants(self.whole)[tenant].api_key,
+                "geokv-tiny",
+                tokens,
+                2,
+                5.0,
+            )
+        )
+        if reply.error is not None:
+            return reply.error
+        await self.stage.control(site).patient("/settle", 5.0)
+        return (await self.stage.control(site).get(f"/requests/{name}"))["record"]
+
+    async def table(self):
+        return (await self.stage.control("a").get("/directory"))["keys"]
 
     def events(self, op):
         lines = self.history.read_text().splitlines()
@@ -93,6 +128,8 @@ async def play(tmp_path):
             made = Play(tmp_path, lab, fleet, control, log)
             await made.begin()
             yield made
+            for client in made.clients.values():
+                client.stop_listening()
             await made.stage.aclose()
     finally:
         log.close()
@@ -218,6 +255,113 @@ async def test_bits_flip_on_the_disk_and_in_memory(play):
     seen = await play.fault(fault="bit-rot", site="a", chunks=2).inject()
     wrong = (await play.stage.control("a").get("/integrity"))["integrity"]
     assert "dram" in wrong and any(key in wrong for key in seen.data["keys"])
+
+
+async def test_chunks_are_damaged_after_tcp_and_only_while_it_lasts(play):
+    await play.ask("a", "first")
+    fault = play.fault(fault="corrupt-chunk", link="a-b", one_in=2)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await fault.inject()  # nothing is sent
+    seen, record = await asyncio.gather(fault.inject(), play.ask("b", "second"))
+    assert seen.data["by"] == ["a"] and just_now(seen)
+    assert record["misses"] == {"corrupt": 1} and record["chunks_remote"] == 1
+    await play.stage.control("b").post("/drop", tiers=["device", "dram", "disk"])
+    assert (await fault.heal()).data == {"damaged": 1}
+    record = await play.ask("b", "third")
+    assert record["misses"] == {} and record["chunks_remote"] == 2
+
+
+async def test_a_completion_that_is_lost_costs_the_deadline_and_no_lease(play):
+    await play.ask("a", "first")
+    fault = play.fault(fault="lost-completion", site="a", one_in=2)
+    seen, record = await asyncio.gather(fault.inject(), play.ask("b", "second"))
+    assert just_now(seen, 1.0) and record["misses"] == {"timeout": 1}
+    assert (await fault.heal()).data == {"lost": 1}
+    assert (await play.stage.control("a").get("/pools"))["dram"]["leases"] == 0
+    await play.stage.control("b").post("/drop", tiers=["device", "dram", "disk"])
+    assert (await play.ask("b", "third"))["chunks_remote"] == 2
+
+
+async def test_a_purge_is_asked_and_acknowledged(play):
+    await play.ask("a", "first", tenant=1)
+    await play.ask("a", "second", seed=2)
+    held = (await play.stage.control("a").get("/held"))["dram"]
+    assert len(held) == 4
+    seen = await play.fault(fault="purge", tenant="tenant-1", site="b", name="p").inject()
+    assert seen.data["by"] == "confirmed" and seen.data["bound_ns"] == 500_000_000
+    asked, acked = play.events("purge")
+    assert (asked["phase"], acked["phase"]) == ("asked", "acked")
+    assert asked["purge_id"] == acked["purge_id"] == "p" and acked["tenant"] == "tenant-1"
+    assert len((await play.stage.control("a").get("/held"))["dram"]) == 2
+
+
+async def test_a_revoked_key_opens_no_door(play):
+    keys = [tenant.api_key for tenant in tenants(play.whole)]
+    assert [await knock(play.stage, "b", key, 1.0) for key in keys] == [200, 200]
+    seen = await play.fault(fault="key-revoke", tenant="tenant-1").inject()
+    assert seen.data["doors"] == {"a": 401, "b": 401}
+    assert [await knock(play.stage, "b", key, 1.0) for key in keys] == [200, 401]
+    freeze = play.fault(fault="site-freeze", site="b")
+    await freeze.inject()
+    assert await knock(play.stage, "b", keys[0], 0.1) is None
+    await freeze.heal()
+
+
+async def test_a_storm_leaves_nothing_of_before(play):
+    await play.ask("a", "first")
+    seen = await play.fault(fault="eviction-storm", site="a", rounds=2).inject()
+    assert seen.data["before"] == seen.data["gone"] == 2
+    assert seen.data["stored"] == 2 * 64 and seen.data["evicted"] == 64 + 2
+    await play.stage.control("a").patient("/settle", 5.0)
+    assert (await play.stage.control("a").get("/integrity"))["integrity"] == "ok"
+
+
+async def test_a_table_that_was_killed_is_empty_until_the_sites_tell_it_anew(play):
+    await play.ask("a", "first")
+    fault = play.fault(fault="directory-kill")
+    assert (await fault.inject()).data == {"lost": 2}
+    assert fault.target == "a"
+    with pytest.raises(FaultError, match="did not fire: site a keeps no table now"):
+        await play.fault(fault="directory-kill").inject()
+    assert (await play.ask("b", "second"))["misses"] == {"directory": 1}
+    await fault.heal()
+    await asyncio.sleep(0.5)
+    assert set(map(tuple, (await play.table()).values())) == {("a", "b")}
+
+
+@pytest.mark.parametrize(("how", "known"), [("empty", 0), ("stale", 2)])
+async def test_a_table_begins_anew_with_nothing_or_with_what_it_knew(play, how, known):
+    fault = play.fault(fault="directory-restart", how=how)
+    await play.ask("a", "first")
+    await fault.prepare()
+    await play.ask("a", "second", seed=2)
+    assert len(await play.table()) == 4
+    assert (await fault.inject()).data["entries"] == known
+    await asyncio.sleep(0.5)
+    assert len(await play.table()) == 4
+    if how == "stale":
+        with pytest.raises(RunError, match="nothing was kept"):
+            await fault.inject()
+
+
+async def test_events_are_lost_repeated_and_overtaken_on_their_way(play):
+    loss = play.fault(fault="event-loss", share=1.0)
+    seen, _ = await asyncio.gather(loss.inject(), play.ask("b", "first"))
+    assert just_now(seen, 1.0) and seen.data == {"by": ["b"]}
+    assert (await loss.heal()).data["times"] > 0
+    await asyncio.sleep(0.5)  # the next comparison finds it
+    assert len(await play.table()) == 2 and play.of_site("a", "gap")
+    twice = play.fault(fault="event-duplicate", share=1.0)
+    await asyncio.gather(twice.inject(), play.ask("b", "second", seed=2))
+    await twice.heal()
+    assert len(await play.table()) == 4
+    mixed = play.fault(fault="event-reorder", window="200ms")
+    asks = [play.ask("b", f"r{i}", seed=10 + i) for i in range(12)]
+    await asyncio.gather(mixed.inject(), *asks)
+    await mixed.heal()
+    await asyncio.sleep(0.5)
+    assert len(await play.table()) == 4 + 24
 
 
 async def fill(play, site, chunks=8, seed=1):
