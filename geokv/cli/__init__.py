@@ -18,6 +18,7 @@ from geokv.cli import (
     check_history,
     clean,
     doctor,
+    drill,
     kernel,
     model,
     profile,
@@ -39,6 +40,7 @@ app = typer.Typer(
 )
 app.command("doctor")(doctor.doctor)
 app.command("run")(run.run)
+app.command("drill")(drill.drill)
 app.command("serve")(serve.serve)
 app.command("table")(table.table)
 app.command("check")(check.check)

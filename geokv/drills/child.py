@@ -1,0 +1,110 @@
+"""One run in a process of its own, so that nothing it does ends another.
+
+The processes are forked from one that has imported everything once. A child takes no signal of
+the terminal: whoever started it tells it to stop, and it then ends its VMs. Should its parent die,
+the next step it reports finds nobody, and it ends as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing as mp
+import os
+import signal
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from geokv.errors import GeokvError
+from geokv.scenario import Scenario, load_scenario
+
+PRELOAD = ("geokv.runner", "geokv.report.sheet.write")
+STOP_S = 30.0
+"""Longer than VMs take to be ended; a child that is still there then is killed."""
+
+
+def run_in_child(channel: Connection, data: dict[str, Any], out: Path | None, root: Path) -> None:
+    """Run a resolved scenario; send ``(kind, value)`` pairs and a last one:
+
+    ``step`` a step of the run · ``done`` its summary · ``error`` (message, hint) · ``stopped``.
+    """
+    _take_signals()
+    from geokv.runner import run_scenario
+
+    def step(one: dict[str, Any]) -> None:
+        channel.send(("step", one))
+
+    try:
+        _, summary = run_scenario(load_scenario(data), out, step, root)
+        channel.send(("done", summary))
+    except GeokvError as error:
+        channel.send(("error", (error.message, error.hint)))
+    except KeyboardInterrupt:
+        with contextlib.suppress(OSError):
+            channel.send(("stopped", None))
+    except BrokenPipeError:
+        pass
+    except Exception:
+        # A defect of ours ends this drill and no other; its trace is what can be said of it.
+        channel.send(("error", (traceback.format_exc(), "this is a defect of geokv")))
+    finally:
+        channel.close()
+
+
+def _take_signals() -> None:
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def stop(*_: object) -> None:
+        # A second one would interrupt the ending of the VMs.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+
+
+class Child:
+    """One run that is going on."""
+
+    def __init__(
+        self, context: ForkServerContext, scenario: Scenario, out: Path | None, root: Path
+    ) -> None:
+        self.channel, theirs = context.Pipe(duplex=False)
+        self.process: BaseProcess = context.Process(
+            target=run_in_child, args=(theirs, scenario.resolved(), out, root)
+        )
+        self.process.start()
+        theirs.close()
+
+    def read(self, take: Callable[[str, Any], None]) -> bool:
+        """Take one message; False when there will be none any more."""
+        try:
+            kind, value = self.channel.recv()
+        except (EOFError, OSError):
+            return False
+        take(kind, value)
+        return True
+
+    def stop(self) -> None:
+        """Have it end its VMs; returns at once."""
+        if self.process.is_alive():
+            self.process.terminate()
+
+    def close(self) -> None:
+        """Wait for its end, which has a limit."""
+        self.process.join(STOP_S)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self.channel.close()
+
+
+def context() -> ForkServerContext:
+    """Where children come from."""
+    made = mp.get_context("forkserver")
+    made.set_forkserver_preload(list(PRELOAD))
+    return made
