@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -97,6 +97,8 @@ class Board:
     def step(self, number: int, step: dict[str, Any]) -> None:
         if step["event"] == "request":
             self._done[number] += 1
+            if self._said[number] == "checking links":
+                self._said[number] = "asking"
         elif said := say(step):
             self._said[number] = said
 
@@ -113,9 +115,8 @@ class Board:
         for number in sorted([*over, *running]):
             table.add_row(*self._row(number))
         waiting = len(self._tasks) - len(self._begun)
-        seconds = f"{len(self._ended)} of {len(self._tasks)} done"
-        table.caption = f"{seconds}, {waiting} waiting · Ctrl-C stops all"
-        return table
+        said = f"{len(self._ended)} of {len(self._tasks)} done, {waiting} waiting"
+        return Group(table, Text(said, style="dim"))
 
     def _row(self, number: int) -> list[RenderableType]:
         name = self._tasks[number].name
