@@ -19,8 +19,8 @@ __all__ = ["check_sabotage", "known_sabotages", "plant"]
 
 def known_sabotages() -> list[str]:
     """Their names, sorted; nothing is imported."""
-    found = [module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__)]
-    return sorted(found)
+    found = [module.name for module in pkgutil.iter_modules(__path__)]
+    return sorted(name.replace("_", "-") for name in found if not name.startswith("_"))
 
 
 def check_sabotage(name: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from geokv.cache.keys import ChunkRef
 from geokv.cache.plan import Outcome, Plan
 from geokv.engine.generation import TokenEvent
+from geokv.site.sabotage._swap import swap
 from geokv.site.worker import Ask, Worker
 from geokv.units import NS_PER_S
 
@@ -41,9 +42,9 @@ def plant(worker: Worker) -> None:
     def patient_answer(ask: Ask) -> AsyncGenerator[TokenEvent, None]:
         return answer(replace(ask, deadline_ns=ask.deadline_ns + _LONG_NS))
 
-    cache.lookup = patient_lookup  # type: ignore[method-assign]
-    cache.fetch = patient_fetch  # type: ignore[method-assign]
-    worker.answer = patient_answer  # type: ignore[method-assign]
+    swap(cache, "lookup", patient_lookup)
+    swap(cache, "fetch", patient_fetch)
+    swap(worker, "answer", patient_answer)
 
 
 async def _unless_well(misses: Counter[str]) -> None:

@@ -1,19 +1,36 @@
-"""What came over the wire is taken as it is: its checksums are not looked at.
+"""What comes over the wire, from the disk or out of memory is taken as it is: its checksums are not
+looked at.
 
 Trips ``corrupt`` and, as what is wrong is used, ``answered-wrongly``.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from geokv.cache.layout import ChunkLayout
+from geokv.cache.locality import disk
+from geokv.cache.locality.disk_file import inspect_file, read_file
 from geokv.cache.record import ChunkHeader
-from geokv.cache.substrate.tcp import requests
+from geokv.cache.substrate.tcp.requests import GetRequest
+from geokv.errors import RecordError
+from geokv.site.sabotage._swap import swap
 from geokv.site.worker import Worker
 
 
 def plant(worker: Worker) -> None:
-    """Patch the process: every GET believes its header."""
+    """Patch the process: every GET and every file believes its header."""
 
-    def believed(self: requests.GetRequest, header: ChunkHeader) -> ChunkHeader:
+    def believed(self: GetRequest, header: ChunkHeader) -> ChunkHeader:
         return header
 
-    requests.GetRequest._compared = believed  # type: ignore[method-assign]
+    def read(path: Path, layout: ChunkLayout, into: memoryview) -> ChunkHeader:
+        try:
+            return read_file(path, layout, into)
+        except RecordError:
+            # All of it has been read by the time its payload is found to be wrong.
+            return inspect_file(path).header
+
+    swap(GetRequest, "_compared", believed)
+    swap(disk, "read_file", read)
+    swap(worker.cache._fetcher, "_rotten", lambda entry: False)
