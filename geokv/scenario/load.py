@@ -14,10 +14,11 @@ from geokv.scenario.checks import untested
 from geokv.scenario.model import Scenario
 from geokv.scenario.paths import known_paths, parse_override, suggest, with_value
 from geokv.scenario.texts import with_texts
+from geokv.scenario.timeline.chaos import with_random
 
 
 def find(name_or_path: str | Path) -> Path:
-    """The file of a scenario: a path as it is, a name from ``scenarios/``.
+    """The file of a scenario: a path as it is, a name from ``scenarios/`` or its drills.
 
     Names are looked up beside the package first, then in the working directory.
 
@@ -32,16 +33,18 @@ def find(name_or_path: str | Path) -> Path:
         name = path.stem
     else:
         name = text
-        for folder in data_folders("scenarios"):
+        for folder in _folders():
             if (folder / f"{name}.yaml").is_file():
                 return folder / f"{name}.yaml"
-    names = sorted(
-        {path.stem for folder in data_folders("scenarios") for path in folder.glob("*.yaml")}
-    )
+    names = sorted({path.stem for folder in _folders() for path in folder.glob("*.yaml")})
     raise ConfigError(
         f"no scenario {text!r}{suggest(name, names)}",
         f"known scenarios: {', '.join(names) or 'none'}; or give the path of a YAML file",
     )
+
+
+def _folders() -> list[Path]:
+    return [*data_folders("scenarios"), *data_folders("scenarios", "drills")]
 
 
 def load_scenario(
@@ -63,9 +66,7 @@ def load_scenario(
         place, folder, data = str(path), path.parent, load_yaml(path)
     pinned = False
     if overrides:
-        known = list(
-            known_paths(_build(data, folder, place).model_dump(mode="json", by_alias=True))
-        )
+        known = _known(_build(data, folder, place), data)
         for text in overrides:
             name, value = parse_override(text)
             if name not in known:
@@ -94,13 +95,23 @@ def read_back(path: Path) -> Scenario:
     return _build(load_yaml(path), path.parent, str(path))
 
 
+def _known(scenario: Scenario, data: dict[str, Any]) -> list[str]:
+    """What can be set. A timeline that is partly drawn is known as it was written: a fault that
+    was drawn has no place of its own in the file."""
+    whole = scenario.model_dump(mode="json", by_alias=True)
+    written = data.get("timeline") or []
+    if any("random" in event for event in written):
+        whole["timeline"] = written
+    return list(known_paths(whole))
+
+
 def _build(data: dict[str, Any], folder: Path | None, place: str) -> Scenario:
     topology = data.get("topology")
     if topology is not None:
         # Built by itself, so that a link's path is links.a-b.km, as the user names it.
         data = {**data, "topology": _topology(topology, folder, place)}
     try:
-        return validate(Scenario, with_texts(data, folder))
+        return validate(Scenario, with_texts(with_random(data, data.get("topology")), folder))
     except ConfigError as error:
         raise _placed(error, place) from None
 
