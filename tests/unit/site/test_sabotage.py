@@ -187,6 +187,8 @@ def test_what_is_planted_must_find_its_place() -> None:
     with pytest.raises(RunError, match="Part has no 'gone'"):
         swap(Part, "gone", 3)
     assert "-swap" not in known_sabotages() and len(known_sabotages()) >= 16
+    docs = (Path(__file__).parents[3] / "docs/scenarios.md").read_text()
+    assert [name for name in known_sabotages() if f"| {name} |" not in docs] == []
     with pytest.raises(ConfigError, match="unknown 'no-such'"):
         plant("no-such", None)  # type: ignore[arg-type]
 
