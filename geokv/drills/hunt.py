@@ -69,7 +69,7 @@ def hunt(
         Task(f"{name} seed {seed}", scenario, folder / f"seed-{seed}")
         for seed, scenario in zip(seeds, scenarios, strict=True)
     ]
-    with watcher(tasks, console) as watch:
+    with watcher(tasks, console, steps=False) as watch:
         ended = run_tasks(tasks, jobs, _Tidy(watch))
     found = Hunt(name, folder, list(seeds), ended)
     write_text(folder / "seeds.csv", to_csv(found))
@@ -150,7 +150,7 @@ class _Runs:
             self.count += 1
             out = self.folder / f"run-{self.count}"
             tasks.append(Task(f"{size_of(scenario)} (run {self.count})", scenario, out))
-        with watcher(tasks, self._console) as watch:
+        with watcher(tasks, self._console, steps=False) as watch:
             ended = run_tasks(tasks, self._jobs, watch)
         for one in ended:
             lines = sorted(broken(one.summary) & self._lines) if one.summary else []

@@ -38,10 +38,15 @@ def say(step: dict[str, Any]) -> str:
 
 
 class Lines:
-    """A line when a drill begins, when a fault does something, and when a drill has ended."""
+    """A line when a drill begins, when a fault does something, and when a drill has ended.
 
-    def __init__(self, tasks: Sequence[Task], console: Console) -> None:
+    Args:
+        steps: show what happens between beginning and end.
+    """
+
+    def __init__(self, tasks: Sequence[Task], console: Console, steps: bool = True) -> None:
         self._tasks = tasks
+        self._steps = steps
         self._console = console
         self._wide = max((len(task.name) for task in tasks), default=0)
         self._start = time.monotonic()
@@ -53,10 +58,11 @@ class Lines:
         return None
 
     def begun(self, number: int) -> None:
-        self._print(number, "begins")
+        if self._steps:
+            self._print(number, "begins")
 
     def step(self, number: int, step: dict[str, Any]) -> None:
-        if step["event"] in ("cell", "fault", "report"):
+        if self._steps and step["event"] in ("cell", "fault", "report"):
             self._print(number, say(step))
 
     def ended(self, number: int, ended: Ended) -> None:
@@ -130,6 +136,6 @@ class Board:
         return [name, bar, self._said[number], f"{since_s:.0f}"]
 
 
-def watcher(tasks: Sequence[Task], console: Console) -> Board | Lines:
-    """The one that fits where the output goes."""
-    return Board(tasks, console) if console.is_terminal else Lines(tasks, console)
+def watcher(tasks: Sequence[Task], console: Console, steps: bool = True) -> Board | Lines:
+    """The one that fits where the output goes; ``steps`` as of ``Lines``."""
+    return Board(tasks, console) if console.is_terminal else Lines(tasks, console, steps)

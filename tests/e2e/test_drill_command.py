@@ -1,0 +1,111 @@
+"""``geokv drill`` as a user types it: many at once, a hunt that shrinks, and Ctrl-C."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cli import Geokv
+
+from geokv.paths import CHECKOUT
+
+LINK_CUT = CHECKOUT / "scenarios" / "drills" / "link-cut.yaml"
+SLOW_S = 400.0
+"""On a machine that others use, too."""
+
+
+def drill_file(folder: Path, name: str, **changes: Any) -> Path:
+    """A link that is cut for 200 ms, and a GPU that is a bit slow before it."""
+    data = yaml.safe_load(LINK_CUT.read_text(encoding="utf-8"))
+    data |= {"name": name, "control": None}
+    data["workload"] |= {"requests": 16, "prefixes": 2, "quiesce": "200ms"}
+    data["timeline"] = [
+        {"fault": "slow-gpu", "site": "b", "at": "100ms", "for": "50ms", "factor": 1.1},
+        {"fault": "link-cut", "link": "a-b", "at": "300ms", "for": "200ms", "name": "cut"},
+    ]
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(data | changes), encoding="utf-8")
+    return path
+
+
+def test_drills_run_side_by_side_and_one_that_breaks_ends_no_other(
+    geokv: Geokv, vm: None, tmp_path: Path
+) -> None:
+    """The second cannot be carried out at all: nobody knows its sabotage."""
+    good = drill_file(tmp_path, "good")
+    broken = drill_file(
+        tmp_path, "broken", control={"sabotage": "no-such-thing", "fails": ["stale"]}
+    )
+    out = tmp_path / "out"
+    done = geokv("drill", good, broken, "--out", out, "--lang", "ja", timeout=SLOW_S)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "合格" in done.stdout and "実行不可" in done.stdout
+    assert "control.sabotage: unknown 'no-such-thing'" in done.stdout
+    assert str(out / "good" / "sheet.ja.html") in done.stdout
+    assert "good    cut: took effect" in done.stderr
+    for language in ("en", "ja"):
+        assert (out / "good" / f"sheet.{language}.md").stat().st_size > 2000
+        page = (out / "good" / f"sheet.{language}.html").read_text(encoding="utf-8")
+        assert page.count("<svg") == 1 and "cut · a-b" in page
+    assert json.loads((out / "good" / "summary.json").read_text())["verdict"] == "pass"
+
+
+def test_a_hunt_shrinks_what_fails_to_what_makes_it_fail(
+    geokv: Geokv, vm: None, tmp_path: Path
+) -> None:
+    """A TTFT that only the cut is in the way of: the slow GPU goes, the cut stays."""
+    promise = {"drill": {"ttft_p99_at_most": "60ms"}}
+    path = drill_file(tmp_path, "hunted", expect=promise)
+    done = geokv("drill", path, "--repeat", 1, "--seed-from", 5, "--out", tmp_path, timeout=SLOW_S)
+    assert done.returncode == 1, done.stdout + done.stderr
+    (folder,) = tmp_path.glob("hunt-*")
+    (row,) = csv.DictReader((folder / "seeds.csv").open(encoding="utf-8"))
+    assert (row["seed"], row["verdict"]) == ("5", "fail")
+    assert row["broken"] == "expect:ttft_p99_at_most"
+    kept = folder / "seed-5"
+    assert f"geokv run {kept}/scenario.yaml" in done.stdout
+    assert f"geokv run {kept}/shrunk.yaml" in done.stdout
+    shrunk = yaml.safe_load((kept / "shrunk.yaml").read_text(encoding="utf-8"))
+    assert [event["name"] for event in shrunk["timeline"]] == ["cut"]
+    assert shrunk["workload"]["requests"] < 16 and shrunk["seed"] == 5
+    assert not list(folder.glob("shrink-*")), "its runs are tidied up"
+    again = geokv.run_scenario(kept / "shrunk.yaml")
+    assert again.done.returncode == 1
+    lines = {one["name"]: one["ok"] for one in again.summary["expectations"]}
+    assert lines["expect:ttft_p99_at_most"] is False
+
+
+def test_ctrl_c_leaves_nothing_and_says_what_was_done(
+    geokv: Geokv, vm: None, tmp_path: Path
+) -> None:
+    """While both VMs run."""
+    first, second = drill_file(tmp_path, "first"), drill_file(tmp_path, "second")
+    process = geokv.start("drill", first, second, "--out", tmp_path / "out")
+    assert process.stderr is not None
+    seen = 0
+    start_s = time.monotonic()
+    for line in process.stderr:
+        seen += "cell" in line
+        if seen == 2 or time.monotonic() - start_s > SLOW_S / 2:
+            break
+    assert seen == 2
+    process.send_signal(signal.SIGINT)
+    stdout, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert stdout.count("stopped") == 2
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    assert str(tmp_path) not in running.stdout
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_the_list(geokv: Geokv, language: str) -> None:
+    done = geokv("drill", "list", "--lang", language)
+    assert done.returncode == 0
+    assert "link-cut" in done.stdout and "chaos" in done.stdout
