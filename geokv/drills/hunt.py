@@ -24,7 +24,7 @@ from geokv.drills.watch import STYLES, watcher
 from geokv.errors import ConfigError
 from geokv.report.disk import saving, write_text
 from geokv.report.sheet import figures
-from geokv.report.sheet.content import shown_ms
+from geokv.report.sheet.shown import shown_ms
 from geokv.report.sheet.words import Words
 from geokv.scenario import Scenario, load_scenario
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from geokv.drills.suite import Ended
 from geokv.drills.watch import STYLES
 from geokv.report.sheet import figures
-from geokv.report.sheet.content import shown_ms
+from geokv.report.sheet.shown import shown_ms
 from geokv.report.sheet.steps import describe
 from geokv.report.sheet.words import Words
 from geokv.report.sheet.write import sheet_file

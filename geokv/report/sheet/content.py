@@ -6,28 +6,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from geokv.measure.drill.story import Story
-from geokv.report.drill_console import event_text
 from geokv.report.sheet import figures
 from geokv.report.sheet.blocks import (
     Block,
     Bullets,
     Cards,
     Code,
-    Figure,
     Heading,
     Para,
     Sheet,
     Table,
 )
-from geokv.report.sheet.plot import draw_timeline
+from geokv.report.sheet.judged import control, excerpts, invariants, promises
 from geokv.report.sheet.setup import setup
-from geokv.report.sheet.steps import describe, moment, percent, seconds
+from geokv.report.sheet.shown import figure, label_of, shown_ms
+from geokv.report.sheet.steps import describe, moment
 from geokv.report.sheet.words import Words
-from geokv.report.words import MARKS
 from geokv.scenario import Scenario
 
 _MOST_FIGURES = 6
-_MOST_EVENTS = 12
 
 
 def compose(
@@ -55,13 +52,13 @@ def compose(
         Heading(words.text["steps"]),
         *_steps(summary, scenario, words),
         Heading(words.text["expected"]),
-        *_promises(summary, scenario, words),
+        *promises(summary, scenario, words),
         *_recovery(summary, words),
         Heading(words.text["invariants"]),
-        *_invariants(summary, words),
-        *_excerpts(summary, words),
+        *invariants(summary, words),
+        *excerpts(summary, words),
         Heading(words.text["control"]),
-        *_control(summary, told, words, title),
+        *control(summary, scenario, told, words, title),
         Heading(words.text["fates"]),
         *_fates(summary, words),
         Heading(words.text["repeat"]),
@@ -77,22 +74,6 @@ def compose(
     return Sheet(
         words.language, title, kicker, question, summary["verdict"], word, said, blocks, footer
     )
-
-
-def shown_ms(value: float | None) -> str:
-    """``12.65 ms``, ``1.532 s``, or a dash."""
-    if value is None:
-        return "–"
-    # A number and its unit stay in one line.
-    return f"{value:.2f}\u00a0ms" if value < 1000 else f"{value / 1000:.3f}\u00a0s"
-
-
-def label_of(cell: dict[str, Any], words: Words) -> str:
-    """Of a cell, as people call it."""
-    if cell["control"]:
-        return words.text["control_column"]
-    label = str(cell["label"])
-    return words.text["as_written"] if label in ("", "as written") else label
 
 
 def _cards(summary: dict[str, Any], words: Words) -> Cards:
@@ -137,13 +118,8 @@ def _figures(
             said = words.text["figure_said"] if not blocks else ""
             if len(cells) > 1:
                 blocks.append(Heading(label, 3))
-            blocks.append(_figure(story, words, f"{title}: {label}", said))
+            blocks.append(figure(story, words, f"{title}: {label}", said))
     return blocks
-
-
-def _figure(story: Story, words: Words, title: str, said: str) -> Figure:
-    file = f"plots/timeline-{story.cell}.{words.language}.svg"
-    return Figure(draw_timeline(story, words, title), file, said)
 
 
 def _steps(summary: dict[str, Any], scenario: Scenario, words: Words) -> list[Block]:
@@ -178,49 +154,6 @@ def _seen(fault: dict[str, Any] | None, heals: bool, words: Words) -> list[str]:
     ]
 
 
-def _promises(summary: dict[str, Any], scenario: Scenario, words: Words) -> list[Block]:
-    lines = [one for one in summary["expectations"] if one["name"].startswith("expect:")]
-    if not lines:
-        return []
-    limits = _limits(scenario)
-    rows = [[_promise(one["name"], limits, words), one["said"]] for one in lines]
-    return [
-        Table([words.text["promise"], words.text["observed"]], rows, [one["ok"] for one in lines])
-    ]
-
-
-def _limits(scenario: Scenario) -> dict[str, Any]:
-    """Promise, as its judged line calls it → what was promised."""
-    limits: dict[str, Any] = {}
-    for event in scenario.timeline:
-        for promise, limit in event.expect.model_dump(exclude_none=True).items():
-            limits[f"expect:{event.title}.{promise}"] = limit
-    promises = scenario.expect.drill
-    for promise, limit in (promises.model_dump(exclude_none=True) if promises else {}).items():
-        if isinstance(limit, dict):
-            limits.update({f"expect:{promise}.{cause}": n for cause, n in limit.items()})
-        else:
-            limits[f"expect:{promise}"] = limit
-    return limits
-
-
-def _promise(name: str, limits: dict[str, Any], words: Words) -> str:
-    """``expect:cut.first_good_within`` → its sentence with the limit that was promised."""
-    path = name.removeprefix("expect:")
-    head, _, tail = path.partition(".")
-    promise, cause, event = (head, tail, "") if head in words.promises else (tail, "", head)
-    limit = limits.get(name)
-    if promise not in words.promises or limit is None:
-        return path
-    if promise.endswith("_within") or promise == "ttft_p99_at_most":
-        shown = seconds(limit)
-    elif promise in ("answered", "hit_rate_at_least"):
-        shown = percent(limit)
-    else:
-        shown = str(limit)
-    return words.promises[promise].format(name=event, cause=cause, limit=shown)
-
-
 def _recovery(summary: dict[str, Any], words: Words) -> list[Block]:
     text = words.text
     cells = figures.normal_cells(summary)
@@ -242,82 +175,6 @@ def _recovery(summary: dict[str, Any], words: Words) -> list[Block]:
         Heading(text["recovery"], 3),
         Table([text["fault"], *head, text["lost"]], rows, numbers=True),
     ]
-
-
-def _invariants(summary: dict[str, Any], words: Words) -> list[Block]:
-    rows, marks = [], []
-    invs = {line["name"]: line["inv"] for cell in summary["cells"] for line in cell["lines"]}
-    for one in summary["expectations"]:
-        name = one["name"]
-        if name.startswith(("expect:", "control:")):
-            continue
-        kind, _, fault = name.partition(":")
-        title, meaning = words.lines[kind]
-        shown = title.format(name=fault)
-        if invs.get(name):
-            shown += f" ({invs[name]})"
-        rows.append([shown, meaning, one["said"]])
-        marks.append(one["ok"])
-    text = words.text
-    return [Table([text["line"], text["meaning"], text["observed"]], rows, list(marks))]
-
-
-def _excerpts(summary: dict[str, Any], words: Words) -> list[Block]:
-    found: list[Block] = []
-    for cell in figures.normal_cells(summary):
-        for line in cell["lines"]:
-            if line["ok"] is False and line["excerpt"]:
-                said = f"{label_of(cell, words)}: {line['name']}: {line['said']}"
-                found.append(_events(line, said))
-    if not found:
-        return []
-    text = words.text
-    return [Heading(text["excerpts"], 3), Para(text["excerpt_said"], quiet=True), *found]
-
-
-def _events(line: dict[str, Any], said: str) -> Code:
-    events = [event_text(event) for event in line["excerpt"][:_MOST_EVENTS]]
-    more = len(line["excerpt"]) - _MOST_EVENTS
-    return Code([*events, *([f"… {more}"] if more > 0 else [])], said)
-
-
-def _control(
-    summary: dict[str, Any], told: Sequence[Story], words: Words, title: str
-) -> list[Block]:
-    control, cell = summary["control"], figures.control_cell(summary)
-    text = words.text
-    if control is None or cell is None:
-        return [Para(text["control_none"])]
-    blocks: list[Block] = []
-    if control["sabotage"]:
-        blocks.append(Para(text["control_planted"].format(sabotage=control["sabotage"])))
-    if control["set"]:
-        settings = ", ".join(f"{path} = {value}" for path, value in control["set"].items())
-        blocks.append(Para(text["control_set"].format(settings=settings)))
-    if control["without"]:
-        blocks.append(Para(text["control_without"].format(events=", ".join(control["without"]))))
-    blocks.append(Para(text["control_said"], quiet=True))
-    by_name = {line["name"]: line for line in cell["lines"]}
-    lines = [one for one in summary["expectations"] if one["name"].startswith("control:")]
-    rows = [
-        [
-            one["name"].removeprefix("control:"),
-            text["control_ok" if one["ok"] else "control_bad"],
-            by_name.get(one["name"].removeprefix("control:"), one)["said"],
-        ]
-        for one in lines
-    ]
-    head = [text["line"], text["verdict"], text["observed"]]
-    blocks.append(Table(head, rows, [one["ok"] for one in lines]))
-    for story in told:
-        if story.cell == cell["cell"]:
-            label = label_of(cell, words)
-            blocks.append(_figure(story, words, f"{title}: {label}", ""))
-    for name in control["fails"]:
-        line = by_name.get(name)
-        if line is not None and line["excerpt"]:
-            blocks.append(_events(line, f"{name}: {line['said']}"))
-    return blocks
 
 
 def _fates(summary: dict[str, Any], words: Words) -> list[Block]:
@@ -349,8 +206,3 @@ def _repeat(scenario: Scenario, words: Words) -> list[Block]:
         Code(["geokv check-history ."], text["repeat_check"]),
         Code([f"geokv drill {scenario.name} --repeat 20 --seed-from 1"], text["repeat_hunt"]),
     ]
-
-
-def mark_of(mark: bool | str | None) -> str:
-    """✓, ✗, ? or nothing."""
-    return mark if isinstance(mark, str) else MARKS[mark]

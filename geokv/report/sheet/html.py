@@ -6,7 +6,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from geokv.report.sheet.blocks import Sheet
-from geokv.report.sheet.content import mark_of
+from geokv.report.sheet.shown import mark_of
 from geokv.report.sheet.svg import FONTS
 
 _CLASSES = {True: "ok", False: "bad", None: "open"}

@@ -13,7 +13,7 @@ from geokv.report.sheet.blocks import (
     Sheet,
     Table,
 )
-from geokv.report.sheet.content import mark_of
+from geokv.report.sheet.shown import mark_of
 
 _SIGNS = {"pass": "✓", "fail": "✗"}
 

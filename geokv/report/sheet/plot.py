@@ -121,6 +121,7 @@ def _faults(
     bottom: float,
 ) -> None:
     """A band from taking effect to healing; a dashed line where it lasts no time."""
+    names = []
     for number, fault in enumerate(sorted(faults, key=lambda one: _start(one) or 0.0)):
         start = _start(fault)
         if start is None:
@@ -133,8 +134,10 @@ def _faults(
             drawing.rect(at(start), y, at(until) - at(start), bottom - y, shade, said, 0.7)
         else:
             drawing.line(at(start), y, at(start), bottom, ink, 1.3, "4 3")
-        x = _name_x(at(start), text_width(name, _NAME_SIZE))
-        drawing.text(x, y + 12.5, name, size=_NAME_SIZE, fill=ink, weight=600)
+        names.append((_name_x(at(start), text_width(name, _NAME_SIZE)), y + 12.5, name, ink))
+    # Above all bands.
+    for x, y, name, ink in names:
+        drawing.text(x, y, name, size=_NAME_SIZE, fill=ink, weight=600)
 
 
 def _ttft_axis(
