@@ -3,7 +3,8 @@
 import gc
 
 import geokv.coordinator.client
-import geokv.coordinator.drill.cold
+import geokv.coordinator.drill.client
+import geokv.coordinator.drill.cold_engine
 import geokv.coordinator.fleet
 import geokv.site.process  # noqa: F401
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from geokv.engine.tokenizer import Tokenizer, load_tokenizer
 from geokv.errors import ConfigError
 from geokv.scenario import Scenario
 from geokv.scenario.prompts import question as question_tokens
 from geokv.scenario.prompts import shared_prefix, working_order, working_prefix
 from geokv.scenario.workload import Document, SharedPrefix, Stream, TextFile, WorkingSet
+
+if TYPE_CHECKING:
+    from geokv.engine.tokenizer import Tokenizer
 
 CONTENT_VOCAB = 256
 """Drawn prompts are of the first ids, which every supported tokenizer has as plain content."""
@@ -222,6 +224,9 @@ def make_prompts(scenario: Scenario) -> Prompts:
         return WorkingSetPrompts(workload, scenario.seed)
     if isinstance(workload, Stream):
         return StreamPrompts(workload, scenario.seed)
+    # It comes with torch, which a coordinator that draws its prompts needs not wait for.
+    from geokv.engine.tokenizer import load_tokenizer
+
     tokenizer = load_tokenizer(scenario.deployment.model)
     sites = (workload.provider, workload.asker)
     sizes = [scenario.deployment.at(site).chunk_tokens for site in sites]

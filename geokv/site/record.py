@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from geokv.engine.generation import TokenEvent
+if TYPE_CHECKING:
+    from geokv.engine.generation import TokenEvent
 
 Source = Literal["none", "device", "dram", "disk", "remote"]
 CLIENT_GONE = "the client went away"
