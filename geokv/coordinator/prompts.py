@@ -129,7 +129,12 @@ class StreamPrompts(_Drawn):
 
     def question(self, cell: int, repeat: int, warmup: bool) -> list[int]:
         """Request ``repeat``; the same in every cell, so that a control is the same drill."""
-        return self._prefix(self.number(repeat)) + self._tail(0, repeat, warmup)
+        return self.behind(self.number(repeat), repeat)
+
+    def behind(self, number: int, repeat: int) -> list[int]:
+        """Request ``repeat`` behind prefix ``number``, whichever that is; from ``prefixes`` on
+        they are nobody's."""
+        return self._prefix(number) + self._tail(0, repeat, False)
 
     def number(self, repeat: int) -> int:
         """Which prefix request ``repeat`` begins with; as of ``preparing``."""

@@ -25,12 +25,14 @@ JUDGED = (
     "never-answered",
     "directory-converges",
     "integrity",
+    "tenant-timing",
     "links",
     "sharing-had-effect",
     "accounted",
 )
-"""Lines that are judged in every drill. Beside them there are ``fault-fired:NAME``,
-``expect:NAME.PROMISE`` of an event and ``expect:PROMISE`` of the drill."""
+"""Lines that are judged in every drill (``tenant-timing`` where its probe is asked for). Beside
+them there are ``fault-fired:NAME``, ``expect:NAME.PROMISE`` of an event and ``expect:PROMISE`` of
+the drill."""
 
 _MADE = re.compile(r"^(fault-fired:[a-z][a-z0-9-]*|expect:([a-z][a-z0-9-]*\.)?[a-z0-9_.-]+)$")
 SABOTAGE = r"^[a-z][a-z-]{0,39}$"

@@ -173,7 +173,7 @@ class DrillRunner:
         for site in workload.providers:
             control = stage.control(site)
             await control.post("/policy", reuse="local")
-            for tenant in range(workload.tenants):
+            for tenant in range(workload.prepared_for):
                 first = tenant * workload.prefixes if workload.texts == "own" else 0
                 for number in range(first, first + workload.prefixes):
                     tokens = prompts.preparing(0, number)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from geokv.coordinator.drill.probes import Asked, asked
 from geokv.coordinator.prompts import StreamPrompts
 from geokv.scenario.prompts import stream
 from geokv.scenario.workload import Stream
@@ -20,6 +21,8 @@ class Due(NamedTuple):
         tenant: index of who asks.
         prompt: names its text; equal names are equal texts.
         prefix: number of the prefix it begins with; equal numbers are equal texts.
+        probe: what the prefix is to whom asks, where a stream compares kinds: ``cached``,
+            ``cached-elsewhere`` (only another tenant has had it) or ``cold``; else empty.
     """
 
     number: int
@@ -29,6 +32,7 @@ class Due(NamedTuple):
     prompt: str
     prefix: int
     tokens: list[int]
+    probe: str = ""
 
 
 def schedule(workload: Stream, prompts: StreamPrompts, seed: int) -> list[Due]:
@@ -45,15 +49,17 @@ def schedule(workload: Stream, prompts: StreamPrompts, seed: int) -> list[Due]:
     weights = np.array(list(workload.askers.values()))
     sites = list(workload.askers)
     drawn = stream(seed, "askers").choice(len(sites), size=count, p=weights / weights.sum())
-    return [
-        Due(
+
+    def one(number: int, what: Asked) -> Due:
+        return Due(
             number,
             round(float(due[number]) * NS_PER_S),
             sites[int(drawn[number])],
-            number % workload.tenants,
+            what.tenant,
             f"q{number}",
-            prompts.number(number),
-            prompts.question(0, number, False),
+            what.prefix,
+            prompts.behind(what.prefix, number),
+            what.probe,
         )
-        for number in range(count)
-    ]
+
+    return [one(number, what) for number, what in enumerate(asked(workload, prompts, seed))]

@@ -107,6 +107,7 @@ class StreamRunner:
             prompt_tokens=len(due.tokens),
             prefix=due.prefix,
             prefix_tokens=self._workload.prefix_tokens,
+            **({"probe": due.probe} if due.probe else {}),
         )
         self._moments.count_sent()
         question = self._question(

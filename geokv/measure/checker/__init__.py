@@ -15,6 +15,7 @@ from geokv.measure.checker import (
     never_answered,
     served_after_purge,
     stale,
+    tenant_timing,
 )
 from geokv.measure.checker.finding import Check, Finding
 from geokv.measure.checker.history import Event, History, load_histories
@@ -35,9 +36,14 @@ CHECKERS: dict[str, Check] = {
         never_answered,
         directory_converges,
         integrity,
+        tenant_timing,
     )
 }
 """Judged line → its checker, in the order of reports."""
+
+
+ON_REQUEST = {tenant_timing.NAME: tenant_timing.asked_for}
+"""Lines that are judged only where the stream was made for them."""
 
 
 def check_all(history: History) -> list[Finding]:
@@ -47,7 +53,11 @@ def check_all(history: History) -> list[Finding]:
         RunError: an event lacks what its operation always has.
     """
     try:
-        return [check(history) for check in CHECKERS.values()]
+        return [
+            check(history)
+            for name, check in CHECKERS.items()
+            if name not in ON_REQUEST or ON_REQUEST[name](history)
+        ]
     except KeyError as error:
         raise RunError(
             f"history.jsonl: an event has no field {error}",

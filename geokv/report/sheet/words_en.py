@@ -136,6 +136,10 @@ WORDS = Words(
         "never-answered": ("never answered", "every request ends by its deadline"),
         "directory-converges": ("directory converges", "at the end the directory is true"),
         "integrity": ("integrity", "every site's books agree with themselves"),
+        "tenant-timing": (
+            "tenant-timing",
+            "how long an answer takes does not tell what another tenant has cached",
+        ),
         "links": ("links", "every link is what it says, before and after"),
         "sharing-had-effect": ("sharing had effect", "something was fetched from another site"),
         "accounted": ("accounted", "every request and every fetch has one fate"),

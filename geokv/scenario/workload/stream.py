@@ -44,6 +44,11 @@ class Stream(Strict):
     each must fetch; ``keep``: caches work as in production."""
     deadline: Annotated[Seconds, Field(gt=0, le=3600)] = 5.0
     """Every request ends by then, with an answer or a clear error."""
+    probe: Literal["recompute", "other-tenant"] | None = None
+    """Two kinds of requests to be compared, half of each, shuffled by the seed. ``recompute``:
+    half are behind prefixes that nobody has had and must be computed, in the same weather as the
+    others that fetch. ``other-tenant``: the first tenant asks each prefix once and thereby has it
+    everywhere; then the second asks each of them too, and as many that nobody has had."""
     quiesce: Annotated[Seconds, Field(ge=0, le=3600)] = 3.0
     """How long everything is left alone after the last answer, with all faults healed, before
     the books are looked at."""
@@ -55,6 +60,26 @@ class Stream(Strict):
         if set(self.askers) == set(self.providers) and len(self.providers) == 1:
             raise ValueError("askers: nothing is shared where the only asker is the only provider")
         return self
+
+    @model_validator(mode="after")
+    def _as_the_probe_needs(self) -> Stream:
+        if self.probe == "recompute" and self.requests % 2:
+            raise ValueError(f"requests: half of them are a probe's, got {self.requests}")
+        if self.probe != "other-tenant":
+            return self
+        if (self.tenants, self.texts, self.cold) != (2, "same", "keep"):
+            raise ValueError("probe: other-tenant needs tenants 2, texts same and cold keep")
+        if self.requests != 3 * self.prefixes:
+            raise ValueError(
+                "requests: of probe other-tenant must be three times the prefixes, "
+                f"{3 * self.prefixes}, got {self.requests}"
+            )
+        return self
+
+    @property
+    def prepared_for(self) -> int:
+        """How many tenants, from the first on, have had their prefixes computed before."""
+        return 1 if self.probe == "other-tenant" else self.tenants
 
     @property
     def provider(self) -> str:

@@ -84,6 +84,56 @@ def test_providers_prepare_what_is_asked_for() -> None:
     assert not asked & {tuple(prompts.preparing(0, number)) for number in range(6)}
 
 
+def test_half_of_a_stream_asks_what_nobody_has_had() -> None:
+    usual, probed = made(tenants=2), made(tenants=2, probe="recompute")
+    assert Counter(one.probe for one in probed) == {"cached": 200, "cold": 200}
+    # Shuffled: neither kind keeps to one half of the drill, or to one tenant.
+    for part in (probed[:200], probed[::2]):
+        assert 70 < sum(one.probe == "cold" for one in part) < 130
+    for before, after in zip(usual, probed, strict=True):
+        if after.probe == "cached":
+            assert after._replace(probe="") == before
+        else:
+            assert after[:5] == before[:5] and after.tokens[64:] == before.tokens[64:]
+    cold = {one.prefix: tuple(one.tokens[:64]) for one in probed if one.probe == "cold"}
+    assert len(cold) == len(set(cold.values())) == 200
+    assert not {one.prefix for one in usual} & cold.keys()
+    assert probed == made(tenants=2, probe="recompute")
+    assert probed != made(seed=2, tenants=2, probe="recompute")
+
+
+def test_another_tenant_asks_once_for_what_the_first_has_had() -> None:
+    changes = {"tenants": 2, "texts": "same", "cold": "keep", "prefixes": 50, "requests": 150}
+    due = made(**changes, probe="other-tenant")
+    own, probes = due[:50], due[50:]
+    assert [(one.tenant, one.probe, one.prefix) for one in own] == [
+        (0, "cached", prefix) for prefix in range(50)
+    ]
+    assert {one.tenant for one in probes} == {1}
+    assert Counter(one.probe for one in probes) == {"cached-elsewhere": 50, "cold": 50}
+    assert 15 < sum(one.probe == "cold" for one in probes[:50]) < 35
+    elsewhere = {one.prefix: one.tokens[:64] for one in probes if one.probe != "cold"}
+    assert elsewhere == {one.prefix: one.tokens[:64] for one in own}
+    assert len({tuple(one.tokens[:64]) for one in due}) == 100
+    assert Stream(**{**BASIC, **changes, "probe": "other-tenant"}).prepared_for == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"probe": "recompute", "requests": 5}, "half of them"),
+        ({"probe": "other-tenant", "requests": 9}, "needs tenants 2, texts same and cold keep"),
+        (
+            {"probe": "other-tenant", "tenants": 2, "texts": "same", "cold": "keep"},
+            "three times the prefixes, 9, got 400",
+        ),
+    ],
+)
+def test_what_a_probe_needs(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Stream(**{**BASIC, **changes})
+
+
 @pytest.fixture
 def site(own_room: SiteRoom) -> Site:
     return own_room.start(own_room.settings("a", max_running=4))

@@ -68,6 +68,20 @@ def answer(t_ms: float, name: str = "r1", site: str = "b", **fields: Any) -> Eve
     return ev(t_ms, "answer", site, request_id=name, **{**base, **fields})
 
 
+def probes(**ttft_ms: list[float]) -> list[Event]:
+    """A request and its answer of each kind in turn, by the kind's name with ``_`` for ``-``."""
+    events: list[Event] = []
+    for number in range(max(map(len, ttft_ms.values()))):
+        for kind, times in ttft_ms.items():
+            if number < len(times):
+                at, name = len(events) * 50.0, f"{kind}-{number}"
+                events += [
+                    request(at, name, probe=kind.replace("_", "-")),
+                    answer(at + 40, name, ttft_ns=round(times[number] * MS)),
+                ]
+    return events
+
+
 def cold(t_ms: float, prompt: Any = PROMPT, output_ids: list[int] = ANSWER) -> Event:
     return ev(t_ms, "cold", prompt=prompt, output_ids=output_ids)
 

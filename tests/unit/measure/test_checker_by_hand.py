@@ -20,6 +20,7 @@ from histories import (
     life,
     lost,
     pools,
+    probes,
     purge,
     request,
     serve,
@@ -34,6 +35,11 @@ from geokv.scenario.control import JUDGED
 
 OTHER = [99, *PROMPT[1:]]
 END = ev(100, "drill-end")
+
+SPREAD = [20 + (number * 37 % 101) / 100 for number in range(200)]
+"""TTFT of 200 requests, 20 to 21 ms."""
+OTHERWISE = SPREAD[::-1]
+OWN_HITS = [one / 4 for one in SPREAD]
 
 # line → what it is about → events; all of these are in order
 GOOD: dict[str, dict[str, list[Event]]] = {
@@ -223,6 +229,12 @@ GOOD: dict[str, dict[str, list[Event]]] = {
     "integrity": {
         "ok": [ev(90, "quiesced", "a", ok=True, said=""), ev(91, "integrity", "a", result="ok")],
     },
+    "tenant-timing": {
+        "two samples of one law": probes(cached_elsewhere=OTHERWISE, cold=SPREAD, cached=OWN_HITS),
+        "all alike": probes(cached_elsewhere=[20.0] * 200, cold=[20.0] * 200, cached=OWN_HITS),
+        "a tail on one side": probes(
+            cached_elsewhere=OTHERWISE[:-3] + [90.0] * 3, cold=SPREAD, cached=OWN_HITS),
+    },
 }  # fmt: skip
 
 # line → what is wrong → (all events, the places of those that must be shown)
@@ -359,6 +371,15 @@ WRONG: dict[str, dict[str, tuple[list[Event], list[int]]]] = {
         "books": ([ev(91, "integrity", "a", result="free + cached is not 8")], [0]),
         "no rest": ([ev(90, "quiesced", "a", ok=False, said="2 fetches")], [0]),
     },
+    "tenant-timing": {
+        "sooner": (probes(cached_elsewhere=OWN_HITS, cold=SPREAD), list(range(800))),
+        "by half a deviation": (
+            probes(cached_elsewhere=[one - 0.15 for one in OTHERWISE], cold=SPREAD),
+            list(range(800))),
+        "later, whatever a tenant's own hits show": (
+            probes(cached_elsewhere=[one + 9 for one in SPREAD], cold=SPREAD, cached=[1.0]),
+            [0, 1, 2, 3, *range(6, 802)]),
+    },
 }  # fmt: skip
 
 # line → what is missing → events: neither kept nor broken
@@ -390,6 +411,18 @@ OPEN: dict[str, dict[str, list[Event]]] = {
         "nobody looked at a site": [directory(91, k1=["a"])],
     },
     "integrity": {"nobody looked": [store(1)]},
+    "tenant-timing": {
+        "nobody asked": [request(1), answer(20)],
+        "too few": probes(cached_elsewhere=SPREAD[:199], cold=SPREAD, cached=OWN_HITS),
+        "no own hits": probes(cached_elsewhere=OTHERWISE, cold=SPREAD),
+        "own hits that nothing shows": probes(
+            cached_elsewhere=OTHERWISE, cold=SPREAD, cached=SPREAD
+        ),
+        "errors are no answers": [
+            {**event, "status": "error", "error": "late"} if event["op"] == "answer" else event
+            for event in probes(cached_elsewhere=OWN_HITS, cold=SPREAD)
+        ],
+    },
 }
 
 

@@ -11,7 +11,7 @@ from honest_cache import PREFIXES, SITES, TENANTS, HonestCache, Step
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from geokv.measure.checker import CHECKERS, Event, History, check_all
+from geokv.measure.checker import CHECKERS, ON_REQUEST, Event, History, check_all
 from geokv.measure.drill.fates import fates
 from geokv.measure.drill.soundness import examine
 
@@ -186,7 +186,8 @@ MUTATIONS: list[tuple[str, Mutate]] = [
 
 
 def test_every_line_is_broken_by_some_mutation():
-    assert {line for line, _ in MUTATIONS} == set(CHECKERS)
+    # One request says nothing of a law: what is judged on request is tried by hand.
+    assert {line for line, _ in MUTATIONS} == set(CHECKERS) - set(ON_REQUEST)
 
 
 @pytest.mark.parametrize(("line", "mutate"), MUTATIONS)
