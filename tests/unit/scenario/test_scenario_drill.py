@@ -238,6 +238,6 @@ def test_every_kind_of_fault_is_in_the_documented_table() -> None:
     kinds = {get_args(model.model_fields["fault"].annotation)[0] for model in union}
     assert len(kinds) == len(union) and all(issubclass(model, Event) for model in union)
     doc = Path(__file__).resolve().parents[3] / "docs" / "scenarios.md"
-    table = doc.read_text(encoding="utf-8").split("### Faults", 1)[1].split("\n## ", 1)[0]
+    table = doc.read_text(encoding="utf-8").split("### Faults", 1)[1].split("\n#", 1)[0]
     listed = [row.split("|")[1] for row in table.splitlines() if row.startswith("| ")][1:]
     assert {name.strip() for row in listed[1:] for name in row.split(",")} == kinds
