@@ -68,7 +68,7 @@ def drill(
     """
     from geokv.drills.find import find_drills, load_drill, without_control
     from geokv.drills.hunt import hunt, print_hunt
-    from geokv.drills.suite import Task, exit_code, run_tasks
+    from geokv.drills.suite import STOPPED, Task, exit_code, run_tasks
     from geokv.drills.table import print_drills
     from geokv.drills.watch import watcher
     from geokv.report.console import table_console
@@ -87,13 +87,15 @@ def drill(
     ]
     noise = Console(stderr=True)
     if repeat is not None:
-        hunts = [
-            hunt(path, overrides, range(seed_from, seed_from + repeat), vms, out, noise)
-            for path in paths
-        ]
-        for one in hunts:
-            print_hunt(one, words, table_console())
-        raise typer.Exit(exit_code([ended for one in hunts for ended in one.ended]))
+        ended = []
+        for path in paths:
+            seeds = range(seed_from, seed_from + repeat)
+            found = hunt(path, overrides, seeds, vms, out, noise)
+            print_hunt(found, words, table_console())
+            ended += found.ended
+            if found.stopped:
+                raise typer.Exit(STOPPED)
+        raise typer.Exit(exit_code(ended))
     tasks = [
         Task(scenario.name, scenario, out / scenario.name if out else None)
         for scenario in _shared(loaded, vms)

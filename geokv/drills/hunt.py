@@ -35,13 +35,19 @@ SHRUNK = "shrunk.yaml"
 
 @dataclass
 class Hunt:
-    """What came of it. ``shrunk``: seed → the file that still fails, and how many runs it took."""
+    """What came of it.
+
+    Attributes:
+        shrunk: seed → the file that still fails, and how many runs it took.
+        stopped: by Ctrl-C; what had been found until then is kept.
+    """
 
     name: str
     folder: Path
     seeds: list[int]
     ended: list[Ended]
     shrunk: dict[int, tuple[Path, int]] = field(default_factory=dict)
+    stopped: bool = False
 
 
 def hunt(
@@ -73,10 +79,9 @@ def hunt(
         ended = run_tasks(tasks, jobs, _Tidy(watch))
     found = Hunt(name, folder, list(seeds), ended)
     write_text(folder / "seeds.csv", to_csv(found))
-    if any(one.stopped for one in ended):
-        return found
+    found.stopped = any(one.stopped for one in ended)
     for seed, one in zip(seeds, ended, strict=True):
-        if one.verdict == "fail" and one.run_dir is not None:
+        if one.verdict == "fail" and one.run_dir is not None and not found.stopped:
             console.print(Text(f"shrinking {one.task.name}"), soft_wrap=True)
             _shrink(found, seed, one, jobs, console)
     return found
@@ -105,7 +110,12 @@ def _shrink(found: Hunt, seed: int, failed: Ended, jobs: int, console: Console) 
     """Write ``shrunk.yaml`` and ``shrink.txt`` into the run folder of a seed."""
     assert failed.summary is not None and failed.run_dir is not None, "it failed"
     runs = _Runs(broken(failed.summary), found.folder / f"shrink-{seed}", jobs, console)
-    least = shrink(failed.task.scenario.resolved(), runs.first_failing)
+    runs.best = failed.task.scenario.resolved()
+    try:
+        least = shrink(runs.best, runs.first_failing)
+    except KeyboardInterrupt:
+        least, found.stopped = runs.best, True
+        runs.said.append("stopped by Ctrl-C")
     file = failed.run_dir / SHRUNK
     text = yaml.safe_dump(least, sort_keys=False, allow_unicode=True, width=96)
     write_text(file, text)
@@ -121,6 +131,7 @@ class _Runs:
         self.folder = folder
         self.count = 0
         self.said: list[str] = []
+        self.best: Drill = {}
         self._lines = lines
         self._jobs = jobs
         self._console = console
@@ -141,6 +152,7 @@ class _Runs:
                 if ended.stopped:
                     raise KeyboardInterrupt
                 if ended.summary is not None and broken(ended.summary) & self._lines:
+                    self.best = drills[place]
                     return place
         return None
 
