@@ -72,6 +72,8 @@ class Fetcher:
         """Handed over as they lie here, whatever they are: what was planted on purpose."""
         self.on_rotten: Callable[[bytes], None] = lambda key: None
         """Told a key whose bytes in DRAM are no longer what its checksums say."""
+        self.on_damaged: Callable[[str, ChunkRef], None] = lambda site, ref: None
+        """Told a site and what of it came with bytes that are not what its checksums say."""
         self.gate: Callable[[ChunkRef], str] = lambda ref: ""
         """Why a chunk must not be used now, though it is here and whole."""
 
@@ -241,6 +243,8 @@ class Fetcher:
         except FetchError as error:
             self._tier.abort(slot, error.cause)
             self._history.note("fetch", ref.key, source=site, cause=error.cause)
+            if error.cause == "corrupt":
+                self.on_damaged(site, ref)
             raise
         except BaseException:
             # Only when nothing can write to the slot any more may it be another's.

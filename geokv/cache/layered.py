@@ -73,6 +73,8 @@ class LayeredFetcher(Fetcher):
                     except FetchError as error:
                         count = i
                         self._missed(outcome, plan, i, error)
+                        if error.cause == "corrupt" and chunks[i].site:
+                            self.on_damaged(chunks[i].site, plan.refs[i])
                         self._drop(chunks[i:], error.cause)
                         break
                     cause = self.gate(plan.refs[i])

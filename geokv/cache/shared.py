@@ -20,6 +20,7 @@ from typing import Any, Literal, get_args
 
 from geokv.cache.announcing import Announcer
 from geokv.cache.background import Background
+from geokv.cache.doubting import Doubter
 from geokv.cache.fetching import OnChunk
 from geokv.cache.history import History, Sink
 from geokv.cache.keys import ChunkRef
@@ -163,7 +164,9 @@ class SharedCache:
         self._fetcher = LayeredFetcher(
             self.tiers, layout, transport, self._history, self._background.keep, exact, audit
         )
+        self._doubter = Doubter(self.tiers, layout, transport, spawn, self._rotten)
         self._fetcher.on_rotten = self._rotten
+        self._fetcher.on_damaged = self._doubter.doubt
         self._fetcher.gate = lambda ref: self._forgetting.closed_to(ref.tenant, ref.epoch)
 
     # -- life ------------------------------------------------------------------
@@ -180,6 +183,7 @@ class SharedCache:
         handlers = {
             **self.directory.bind(self.site, self.transport),
             **self._forgetting.handlers,
+            **self._doubter.handlers,
         }
         bound = await self.transport.serve(host, port, self._source, handlers, self._sink)
         for name, (peer_host, peer_port) in peers.items():
@@ -561,6 +565,7 @@ class SharedCache:
             "served_bytes": self._source.served_bytes,
             "pushed": dict(self._sink.landed),
             "purges": self._forgetting.stats(),
+            "doubts": dict(self._doubter.counters),
             "membership": self._neighbours.stats(),
             "replicated": dict(self._replicator.ends) if self._replicator is not None else {},
             "background": len(self._background),

@@ -1,7 +1,8 @@
 """What comes over the wire, from the disk or out of memory is taken as it is: its checksums are not
 looked at.
 
-Trips ``corrupt`` and, as what is wrong is used, ``answered-wrongly``.
+Trips ``corrupt`` and, as what is wrong is used, ``answered-wrongly``; synthetic content notices
+that it is wrong and gives no answer, which ``expect:answered`` shows.
 """
 
 from __future__ import annotations
