@@ -66,7 +66,7 @@ def test_a_hunt_keeps_what_fails_and_shrinks_it(geokv: Geokv, vm: None, tmp_path
     done = geokv("drill", path, "--repeat", 1, "--seed-from", 5, "--out", tmp_path, timeout=550)
     assert done.returncode == 1, done.stdout + done.stderr
     (folder,) = tmp_path.glob("hunt-*")
-    (row,) = csv.DictReader((folder / "seeds.csv").open(encoding="utf-8"))
+    (row,) = csv.DictReader((folder / "seeds.csv").read_text(encoding="utf-8").splitlines())
     assert (row["seed"], row["verdict"]) == ("5", "fail")
     assert row["broken"] == "expect:ttft_p99_at_most"
     kept = folder / "seed-5"
