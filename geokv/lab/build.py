@@ -299,7 +299,14 @@ class Lab:
             here = self._netlinks["site", site]
             name = wiring.to_neighbour(wiring.other_end(link, site))
             macs = (wires.macs[end], wiring.port_macs(index)[end])
-            here.add_veth(name, wiring.port(site), self._namespaces["fibre", link], plan.mtu, macs)
+            here.add_veth(
+                name,
+                wiring.port(site),
+                self._namespaces["fibre", link],
+                plan.mtu,
+                macs,
+                wiring.indices(index, end),
+            )
             fibre.set_link(wiring.port(site), master=wiring.BRIDGE)
             fibre.set_link(wiring.port(site), up=True)
             here.set_link(name, up=True)

@@ -130,21 +130,30 @@ class Netlink:
         return self._indices[name]
 
     def add_veth(
-        self, name: str, peer: str, peer_netns: int, mtu: int, macs: Sequence[str]
+        self,
+        name: str,
+        peer: str,
+        peer_netns: int,
+        mtu: int,
+        macs: Sequence[str],
+        indices: tuple[int, int] = (0, 0),
     ) -> None:
         """A cable from here to an interface in the namespace with descriptor ``peer_netns``.
 
-        Neither end ever shows in another namespace. ``macs`` are of this end and of the peer.
+        Neither end ever shows in another namespace. ``macs`` are of this end and of the peer,
+        as are ``indices``: interface numbers, which the kernel chooses where they are 0.
         """
         far = {
+            "index": indices[1],
             "attrs": [
                 ("IFLA_IFNAME", peer),
                 ("IFLA_MTU", mtu),
                 ("IFLA_ADDRESS", macs[1]),
                 ("IFLA_NET_NS_FD", peer_netns),
-            ]
+            ],
         }
         message = ifinfmsg()
+        message["index"] = indices[0]
         message["attrs"] = [
             ("IFLA_IFNAME", name),
             ("IFLA_MTU", mtu),

@@ -22,6 +22,7 @@ MOST_LINKS = 2**20
 ACCESS_IN_SITE = "access"
 SITE_IN_ACCESS = "site"
 BRIDGE = "glass"
+_FIRST_INDEX, _FIRST_PORT_INDEX = 100, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,16 @@ def _mac(kind: int, index: int, end: int) -> str:
     """Locally administered unicast address (02)."""
     tail = index.to_bytes(3, "big")
     return ":".join(f"{byte:02x}" for byte in (0x02, kind, *tail, end))
+
+
+def indices(index: int, end: int) -> tuple[int, int]:
+    """Interface numbers of a link's cable at an end: in the site, and in the fibre.
+
+    They differ. Where both ends of a cable have the same number the kernel takes them for one
+    device without a lower one, and acts on a lost or found carrier up to a second later
+    (``linkwatch_urgent_event`` of ``net/core/link_watch.c``).
+    """
+    return _FIRST_INDEX + index, _FIRST_PORT_INDEX + end
 
 
 def port_macs(index: int) -> tuple[str, str]:

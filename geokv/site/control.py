@@ -19,6 +19,7 @@ from geokv.errors import CacheError, GeokvError
 from geokv.site.history import HistoryFile
 from geokv.site.planting import damage, put_foreign, rot
 from geokv.site.pools import pools
+from geokv.site.pulling import pull
 from geokv.site.settings import Reuse, Tenant
 from geokv.site.tenants import Roster
 from geokv.site.worker import Worker
@@ -54,6 +55,13 @@ class Warm(Strict):
 class Tokens(Strict):
     tenant: str
     tokens: Annotated[list[int], Field(min_length=1)]
+
+
+class Pull(Tokens):
+    """A fetch that no request asked for; ``name`` is who did."""
+
+    name: Annotated[str, Field(min_length=1, max_length=80)]
+    deadline_s: Deadline = 5.0
 
 
 class Plant(Tokens):
@@ -160,6 +168,11 @@ def build_control(
             return {"chunks": damage(worker, tenant, body.tokens)}
         donor = roster.named(body.donor.tenant)
         return {"chunks": put_foreign(worker, tenant, body.tokens, donor, body.donor.tokens)}
+
+    @app.post("/pull")
+    async def pulled(body: Pull) -> dict[str, Any]:
+        tenant = roster.named(body.tenant)
+        return await pull(worker, tenant, body.tokens, _at(body.deadline_s), body.name)
 
     @app.get("/pools")
     async def every_pool() -> dict[str, dict[str, int]]:

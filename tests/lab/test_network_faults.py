@@ -187,15 +187,25 @@ async def test_a_degraded_link_shows_it(lab, make, change, sign):
     fault = make(fault="link-degrade", link="a-b", **change)
     tcp = lab.tcp("a")
     seen = await fault.inject()
-    assert seen.data["seen"][sign] > 0
+    assert seen.data["measured"][sign] > 0
     assert seen.data["probe_bytes"] <= 600_000
     assert lab.tcp("a") == tcp
     if sign == "rtt_ns":
-        assert seen.data["seen"][sign] == pytest.approx(4_100_000, abs=20_000)
+        assert seen.data["measured"][sign] == pytest.approx(4_100_000, abs=20_000)
     if sign == "rate_bps":
-        assert seen.data["seen"][sign] == pytest.approx(1e9, rel=0.02)
+        assert seen.data["measured"][sign] == pytest.approx(1e9, rel=0.02)
     healed = await fault.heal()
     assert healed.data["rtt_ns"] == pytest.approx(100_000, abs=20_000)
+
+
+async def test_everything_at_once_shows_too(lab, make):
+    lab.disturb("a-b", rate="25G")
+    fault = make(fault="link-degrade", link="a-b", loss="1%", delay="1ms", rate="625M")
+    seen = (await fault.inject()).data["measured"]
+    assert seen["rtt_ns"] > 2_000_000 and seen["loss"] > 0
+    assert seen["rate_bps"] == pytest.approx(156_250_000, rel=0.02)
+    await fault.heal()
+    lab.disturb("a-b", rate=None)
 
 
 async def test_a_link_that_is_like_that_already_does_not_degrade(lab, make):

@@ -47,7 +47,7 @@ class LinkDegradeFault(Fault[LinkDegrade]):
         since_ns = now_ns()
         data = {"asked": self.event.model_dump(mode="json", include=set(_named(self.event)))}
         data |= await self._look(plan, was)
-        said = ", ".join(f"{key} {value}" for key, value in data["seen"].items())
+        said = ", ".join(f"{key} {value}" for key, value in data["measured"].items())
         return Evidence(since_ns, f"{link}: {said or 'the kernel has the settings'}", data)
 
     async def heal(self) -> Evidence:
@@ -74,14 +74,14 @@ class LinkDegradeFault(Fault[LinkDegrade]):
             FaultError: it is not what the kernel says.
         """
         lab, event = self.stage.lab, self.event
-        seen: dict[str, Any] = {}
+        measured: dict[str, Any] = {}
         sent_bytes = 0
         if plan.delay_ns != was.delay_ns:
             with LinkSight(lab, event.link) as sight:
                 trip_ns = await _some_round_trip(sight)
                 sent_bytes += sight.sent_bytes
             if trip_ns is not None:
-                seen["rtt_ns"] = trip_ns
+                measured["rtt_ns"] = trip_ns
                 if trip_ns < plan.rtt_ns - 2 * plan.jitter_ns - _TIME_SLACK_NS:
                     raise FaultError(
                         f"did not fire: link {event.link} has a round trip of {trip_ns} ns, "
@@ -92,7 +92,7 @@ class LinkDegradeFault(Fault[LinkDegrade]):
             if count:
                 trains = [await asyncio.to_thread(probe.train, end, count) for end in (0, 1)]
                 sent_bytes += 2 * count * SMALL_FRAME_BYTES
-                seen |= _shares(trains)
+                measured |= _shares(trains)
                 _check_shares(event.link, plan, trains)
             if plan.rate_bps != was.rate_bps:
                 size = plan.mtu + 14
@@ -100,13 +100,13 @@ class LinkDegradeFault(Fault[LinkDegrade]):
                 sent_bytes += _RATE_FRAMES * size
                 rate = train.line_rate_bps
                 if rate is not None:
-                    seen["rate_bps"] = round(rate)
+                    measured["rate_bps"] = round(rate)
                     if was.rate_bps > plan.rate_bps and rate > plan.rate_bps * _RATE_SLACK:
                         raise FaultError(
                             f"did not fire: link {event.link} carries {rate:.4g} bit/s, "
                             f"more than {plan.rate_bps}"
                         )
-        return {"seen": seen, "probe_bytes": sent_bytes}
+        return {"measured": measured, "probe_bytes": sent_bytes}
 
 
 def _named(event: LinkDegrade) -> list[str]:

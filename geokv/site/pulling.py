@@ -1,0 +1,40 @@
+"""Fetches without a request: what another tenant's traffic through the cache is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from geokv.site.settings import Tenant
+from geokv.site.worker import Worker
+
+
+async def pull(
+    worker: Worker, tenant: Tenant, tokens: Sequence[int], deadline_ns: int, name: str
+) -> dict[str, Any]:
+    """Look up and fetch the whole chunks of ``tokens`` as a request would, and forget them.
+
+    They are in the way of nobody afterwards, and come over the link again next time.
+
+    Args:
+        name: what the history calls who asked.
+
+    Returns:
+        ``remote`` chunks that came for this, their ``wire_bytes``, ``sites`` that sent them, and
+        ``misses`` by cause.
+    """
+    cache = worker.cache
+    refs = worker.chunks(tenant, tokens)
+    plan = await cache.lookup(refs, deadline_ns, name)
+    outcome = await cache.fetch(plan, deadline_ns, _taken)
+    await cache.drop("all", [ref.key for ref in plan.refs], tell=False)
+    return {
+        "remote": outcome.remote_chunks,
+        "wire_bytes": outcome.wire_bytes,
+        "sites": dict(outcome.sites),
+        "misses": dict(plan.misses + outcome.misses),
+    }
+
+
+async def _taken(index: int, entry: Any) -> None:
+    """Nothing is done with a chunk."""
