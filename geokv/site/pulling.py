@@ -12,9 +12,8 @@ from geokv.site.worker import Worker
 async def pull(
     worker: Worker, tenant: Tenant, tokens: Sequence[int], deadline_ns: int, name: str
 ) -> dict[str, Any]:
-    """Look up and fetch the whole chunks of ``tokens`` as a request would, and forget them.
-
-    They are in the way of nobody afterwards, and come over the link again next time.
+    """Look up and fetch the whole chunks of ``tokens`` as a request would, and forget those
+    that were not here before: they come over the link again next time.
 
     Args:
         name: what the history calls who asked.
@@ -25,9 +24,10 @@ async def pull(
     """
     cache = worker.cache
     refs = worker.chunks(tenant, tokens)
+    new = [ref.key for ref in refs if ref.key not in cache.tiers]
     plan = await cache.lookup(refs, deadline_ns, name)
     outcome = await cache.fetch(plan, deadline_ns, _taken)
-    await cache.drop("all", [ref.key for ref in plan.refs], tell=False)
+    await cache.drop("all", new, tell=False)
     return {
         "remote": outcome.remote_chunks,
         "wire_bytes": outcome.wire_bytes,

@@ -77,6 +77,28 @@ async def test_an_audited_site_tells_what_each_request_used(pair: tuple[Site, Si
     assert (life["phase"], life["incarnation"]) == ("serving", 1)
 
 
+async def test_a_pull_comes_over_the_link_each_time_and_leaves_nothing(
+    pair: tuple[Site, Site],
+) -> None:
+    a, b = pair
+    await fill(a)
+    b.post("/drop", tiers=["device", "dram"])
+    for number in range(2):
+        pulled = b.post("/pull", tenant=ACME.name, tokens=PREFIX, name=f"load-{number}")
+        assert (pulled["remote"], pulled["sites"], pulled["misses"]) == (CHUNKS, {"a": CHUNKS}, {})
+        assert pulled["wire_bytes"] > 0
+        assert b.get("/held")["dram"] == []
+        used = [event for event in events(b, "use") if event["request_id"] == f"load-{number}"]
+        assert len(used) == CHUNKS
+    # another tenant's prefix of the same words is another's
+    foreign = b.post("/pull", tenant=OTHER.name, tokens=PREFIX, name="load-other")
+    assert (foreign["remote"], foreign["misses"]) == (0, {"absent": 1})
+    # what is here already is no load, and stays
+    local = a.post("/pull", tenant=ACME.name, tokens=PREFIX[: 2 * CHUNK_TOKENS], name="load-a")
+    assert local["remote"] == 0
+    assert len(a.get("/held")["dram"]) == CHUNKS
+
+
 async def test_rot_is_one_bit_where_the_chunk_lies(pair: tuple[Site, Site]) -> None:
     a, _ = pair
     await fill(a)
