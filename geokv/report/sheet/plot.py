@@ -12,7 +12,7 @@ from geokv.report.sheet.words import Words
 from geokv.report.style import GRID, INK, MUTED
 
 WIDTH = 980.0
-_LEFT, _RIGHT, _PANEL = 122.0, 18.0, 250.0
+_LEFT, _RIGHT, _PANEL = 138.0, 18.0, 250.0
 _LANE, _BAND, _NAME_SIZE = 20.0, 17.0, 11.5
 _SHADES = ("#fbe3cf", "#e6e0f4", "#d9ecf5", "#f6e3ea", "#e5efd9")
 _SHADE_INKS = ("#9a4710", "#5b3f96", "#1f6080", "#97305a", "#49701c")
