@@ -41,7 +41,9 @@ def render(summary: dict[str, Any]) -> RenderableType:
     scenario = summary["scenario"]
     title = [Text(scenario["title"], style="bold"), Text(scenario["question"], style="italic")]
     if summary.get("kind") == "drill":
-        return Group(*title, *drill_parts(summary), *_warnings(summary), _verdict(summary))
+        tables = [_pivot(pivot) for pivot in pivots(summary)]
+        shown = drill_parts(summary, tables)
+        return Group(*title, *shown, *_warnings(summary), _verdict(summary))
     parts: list[RenderableType] = [
         *title,
         *(Text(line, style="dim") for line in words.header(summary)),
@@ -57,8 +59,8 @@ def render(summary: dict[str, Any]) -> RenderableType:
     if any(cell["out_of_range"] for cell in summary["cells"]):
         legend += " · *: out of range"
     parts.append(Text(legend, style="dim"))
-    if shown := answers(summary):
-        parts.append(Padding(_answers(shown), (1, 0, 0, 0)))
+    if replies := answers(summary):
+        parts.append(Padding(_answers(replies), (1, 0, 0, 0)))
     parts.append(Padding(_judged(summary), (1, 0, 0, 0)))
     parts += [*_warnings(summary), _verdict(summary)]
     return Group(*parts)

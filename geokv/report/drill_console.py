@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich import box
@@ -11,15 +12,25 @@ from rich.text import Text
 
 from geokv.measure.drill.summary import brief
 from geokv.report import words
+from geokv.report.drill_sweep import is_sweep, sweep_rows, sweep_titles
 from geokv.report.drill_words import cell_row, cell_titles, fault_rows, fault_titles, header
 
 _STYLES = {"pass": "green", "fail": "bold red"}
 _MARKS = {True: "green", False: "red", None: "yellow"}
 
 
-def drill_parts(summary: dict[str, Any]) -> list[RenderableType]:
-    """Everything between title and verdict, for ``console.render``."""
+def drill_parts(
+    summary: dict[str, Any], tables: Sequence[RenderableType] = ()
+) -> list[RenderableType]:
+    """Everything between title and verdict, for ``console.render``.
+
+    Args:
+        tables: what a sweep shows as a whole.
+    """
     parts: list[RenderableType] = [Text(line, style="dim") for line in header(summary)]
+    if is_sweep(summary):
+        parts.append(_sweep(summary))
+        return [*parts, *tables, _judged(summary), *_excerpts(summary)]
     parts.append(_cells(summary))
     if rows := fault_rows(summary):
         parts.append(_faults(rows))
@@ -59,6 +70,17 @@ def _cells(summary: dict[str, Any]) -> Table:
         label, word, *rest = cell_row(cell)
         style = "dim" if cell["control"] else ""
         table.add_row(label, Text(word, style=_STYLES.get(word, "yellow")), *rest, style=style)
+    return table
+
+
+def _sweep(summary: dict[str, Any]) -> Table:
+    """Faults of every cell are in ``table.md``: here they would hide what is compared."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for title in sweep_titles(summary, short=True):
+        table.add_column(title, justify="right", vertical="bottom")
+    for row in sweep_rows(summary, short=True):
+        *rest, word = row
+        table.add_row(*rest, Text(word, style=_STYLES.get(word, "yellow")))
     return table
 
 

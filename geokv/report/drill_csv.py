@@ -6,6 +6,7 @@ import csv
 import io
 from typing import Any
 
+from geokv.report.drill_sweep import sweep_columns
 from geokv.report.drill_words import SPANS
 from geokv.report.words import other_settings
 
@@ -34,6 +35,7 @@ def _row(cell: dict[str, Any], others: list[str]) -> dict[str, Any]:
     for name in _CELL:
         void = name in _RESULTS and not cell["valid"]
         row[name] = "" if void else _show(cell[name])
+    row.update({name: _show(value) for name, value in sweep_columns(cell).items()})
     for what in ("requests", "fetches"):
         row.update({f"{what}_{fate}": count for fate, count in cell["fates"][what].items()})
     row.update({f"misses_{cause}": count for cause, count in cell["misses"].items()})

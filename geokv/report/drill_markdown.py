@@ -6,7 +6,9 @@ from typing import Any
 
 from geokv.report import words
 from geokv.report.drill_console import event_text
+from geokv.report.drill_sweep import is_sweep, sweep_rows, sweep_titles
 from geokv.report.drill_words import cell_row, cell_titles, fault_rows, fault_titles, header
+from geokv.report.pivot import pivots
 
 
 def to_drill_markdown(summary: dict[str, Any]) -> str:
@@ -14,7 +16,12 @@ def to_drill_markdown(summary: dict[str, Any]) -> str:
     scenario = summary["scenario"]
     lines = [f"# {scenario['title']}", "", f"*{scenario['question']}*", ""]
     lines += [f"{line}  " for line in header(summary)]
-    lines += ["", *_table(cell_titles(), [cell_row(cell) for cell in summary["cells"]]), ""]
+    if is_sweep(summary):
+        lines += ["", *_table(sweep_titles(summary), sweep_rows(summary)), ""]
+        for pivot in pivots(summary):
+            lines += [f"## {pivot.title}", "", *_table(pivot.head, pivot.rows), ""]
+    else:
+        lines += ["", *_table(cell_titles(), [cell_row(cell) for cell in summary["cells"]]), ""]
     if rows := fault_rows(summary):
         lines += ["## Faults", "", *_table(fault_titles(), rows), "", *_evidence(summary), ""]
     lines += [f"## Verdict: {summary['verdict']}", ""]

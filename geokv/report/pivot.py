@@ -23,12 +23,20 @@ class Pivot:
 
 def pivots(summary: dict[str, Any]) -> list[Pivot]:
     """One per figure that the scenario asks for, and what a sweep shows as a whole."""
-    tables = [_pivot(figure, summary["cells"]) for figure in summary.get("figures", [])]
+    cells = compared(summary)
+    tables = [_pivot(figure, cells) for figure in summary.get("figures", [])]
     if summary.get("crossovers"):
         tables.append(_crossovers(summary["crossovers"]))
     if summary.get("knees"):
         tables.append(_knees(summary["knees"]))
+    if summary.get("stops"):
+        tables.append(_stops(summary["stops"]))
     return tables
+
+
+def compared(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """Cells of the sweep; the control of a drill is none."""
+    return [cell for cell in summary["cells"] if not cell.get("control")]
 
 
 def axis_word(title: str) -> str:
@@ -113,6 +121,22 @@ def _knees(found: list[dict[str, Any]]) -> Pivot:
         "round trip and the bytes; and where the line stops to run dry"
     )
     return Pivot(title, [*head, "measured", "closed form", "runs dry below"], rows)
+
+
+def _stops(found: list[dict[str, Any]]) -> Pivot:
+    head = [axis_word(axis) for axis in found[0]["settings"]]
+    rows = []
+    for one in found:
+        highest = f"> {one['loads'][-1]:.2f}"
+        shares = [highest if one[key] is None else f"{one[key]:.2f}" for key in ("median", "p99")]
+        paper = words.number(one["formula"], 2) if one["ours"] else "never: another line"
+        rows.append([*map(str, one["settings"].values()), *shares, paper])
+    title = (
+        "Where to stop fetching: the load, as a share of the line, at which the TTFT of fetching "
+        "passes that of computing; on paper (C - F) / (C - F + w), with C computed, F fetched and "
+        "w on the wire over the empty line"
+    )
+    return Pivot(title, [*head, "median", "p99", "on paper"], rows)
 
 
 def _tiers(figure: dict[str, Any], cells: list[dict[str, Any]]) -> Pivot:

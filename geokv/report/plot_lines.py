@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from geokv.report.pivot import axis_label, axis_word, pick, values_of
+from geokv.report.pivot import axis_label, axis_word, compared, pick, values_of
 from geokv.report.plot_frame import Frame
 from geokv.report.quantities import QUANTITIES, expected, value
 from geokv.report.style import INK, SERIES, SERIES_MARKERS
@@ -21,7 +21,7 @@ _DECADES_FROM = 200.0
 
 def draw(summary: dict[str, Any], figure: dict[str, Any]) -> Figure | None:
     """The figure; None when no cell has a number."""
-    cells, of = summary["cells"], figure["of"]
+    cells, of = compared(summary), figure["of"]
     seen = [one for cell in cells if (one := value(cell, of)) is not None]
     if not seen:
         return None

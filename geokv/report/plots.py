@@ -29,7 +29,9 @@ def draw_plots(summary: dict[str, Any], folder: Path) -> list[Path]:
         folder.mkdir(exist_ok=True)
     files = []
     with matplotlib.rc_context(RC):
-        drawn: dict[str, Figure | None] = {name: draw(summary) for name, draw in FIGURES.items()}
+        drawn: dict[str, Figure | None] = {}
+        if summary.get("kind") != "drill":
+            drawn = {name: draw(summary) for name, draw in FIGURES.items()}
         for asked in summary.get("figures", []):
             drawn[asked["name"]] = KINDS[asked["kind"]](summary, asked)
         for name, figure in drawn.items():

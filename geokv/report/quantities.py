@@ -27,15 +27,20 @@ QUANTITIES = {
     "goodput": Quantity("goodput of the fetch, Gb/s", expected="closed form"),
     "fetch": Quantity("fetch, ms", 4, expected="closed form"),
     "ttft": Quantity("TTFT of a remote hit, ms", 4, expected="recomputing"),
+    "ttft_p99": Quantity("p99 of the TTFT of a remote hit, ms", 4, expected="recomputing"),
     "ttft_over_recompute": Quantity("TTFT of a remote hit / of recomputing"),
 }
 
 
 def value(cell: dict[str, Any], of: str) -> float | None:
     """The quantity in one cell; None in a void one (INV-7)."""
+    if "arms" not in cell:
+        return _of_kind(cell, of, "cached")
     arm = cell["arms"].get("remote_hit")
     if arm is None or not cell["valid"]:
         return None
+    if of == "ttft_p99":
+        return _number(arm["ttft_p99_ms"])
     if of == "ttft_over_recompute":
         return None if cell["gain"] is None else 1 - float(cell["gain"])
     if of == "ttft":
@@ -46,8 +51,11 @@ def value(cell: dict[str, Any], of: str) -> float | None:
 
 def expected(cell: dict[str, Any], of: str) -> float | None:
     """What it is held against: a form on paper, or recomputing."""
-    if of == "ttft" and cell["valid"] and "recompute" in cell["arms"]:
-        return _number(cell["arms"]["recompute"]["ttft_p50_ms"])
+    if "arms" not in cell:
+        return _of_kind(cell, of, "cold") if of in ("ttft", "ttft_p99") else None
+    if of in ("ttft", "ttft_p99") and cell["valid"] and "recompute" in cell["arms"]:
+        percentile = "ttft_p50_ms" if of == "ttft" else "ttft_p99_ms"
+        return _number(cell["arms"]["recompute"][percentile])
     arm = cell["arms"].get("remote_hit")
     fetching = (arm or {}).get("fetching") or {}
     time_ms = _number(fetching.get("predicted_ms"))
@@ -58,6 +66,18 @@ def expected(cell: dict[str, Any], of: str) -> float | None:
     if of == "goodput":
         return float(fetching["goodput_gbps"]) * float(fetching["time_ms"]) / time_ms
     return None
+
+
+def _of_kind(cell: dict[str, Any], of: str, kind: str) -> float | None:
+    """Of the requests of one kind, where a drill compares kinds."""
+    one = cell["kinds"].get(kind)
+    if one is None or not cell["valid"]:
+        return None
+    if of == "ttft_over_recompute":
+        beside = _of_kind(cell, "ttft", "cold")
+        return one["ttft_p50_ms"] / beside if one["ttft_p50_ms"] and beside else None
+    keys = {"goodput": "goodput_gbps", "ttft": "ttft_p50_ms", "ttft_p99": "ttft_p99_ms"}
+    return _number(one[keys[of]]) if of in keys else None
 
 
 def shown(number: float | None, of: str) -> str:

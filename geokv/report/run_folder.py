@@ -101,6 +101,10 @@ def _write_drill(run_dir: Path) -> dict[str, Any]:
     _write_summary(run_dir, summary)
     write_text(run_dir / "table.csv", to_drill_csv(summary))
     write_text(run_dir / "table.md", to_drill_markdown(summary))
+    if summary["figures"]:
+        from geokv.report.plots import draw_plots
+
+        draw_plots(summary, run_dir / "plots")
     write_sheets(run_dir, summary)
     return summary
 

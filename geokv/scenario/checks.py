@@ -329,6 +329,10 @@ def sweepable(scenario: Scenario) -> list[str]:
         "deployment": scenario.deployment.model_dump(),
         "cache": scenario.cache.model_dump(),
         "workload": scenario.workload.model_dump(),
+        "timeline": {
+            event.title: event.model_dump(by_alias=True, exclude={"fault", "name", "expect"})
+            for event in scenario.timeline
+        },
     }
     known = list(known_paths(parts))
     inner = {path.rsplit(".", 1)[0] for path in known}

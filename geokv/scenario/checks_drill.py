@@ -61,7 +61,21 @@ def _promises(scenario: Scenario) -> list[str]:
         and getattr(scenario.expect, name) != field.get_default(call_default_factory=True)
     ]
     found = [f"expect.{name}: is about arms, which a drill has none of" for name in given]
-    return found + (["figures: show arms, which a drill has none of"] if scenario.figures else [])
+    return found + _figures(scenario)
+
+
+def _figures(scenario: Scenario) -> list[str]:
+    """Fetching beside computing is all that a drill has to draw."""
+    assert isinstance(scenario.workload, Stream), "drills are streams"
+    if scenario.figures and scenario.workload.probe != "recompute":
+        return ["figures: compare fetching with computing, which needs workload.probe recompute"]
+    found = []
+    for number, figure in enumerate(scenario.figures):
+        if figure.kind != "lines":
+            found.append(f"figures.{number}.kind: of a drill must be lines, got {figure.kind}")
+        elif figure.of == "fetch":
+            found.append(f"figures.{number}.of: a drill has no time of the fetch alone")
+    return found
 
 
 def _event(scenario: Scenario, stream: Stream, event: Event, place: str) -> list[str]:

@@ -1,7 +1,8 @@
 """Dotted names of things in a scenario: ``links.a-b.km``, ``deployment.byte_scale``.
 
 ``links.*`` and ``sites.*`` name parts of the topology, everything else is a key of
-the scenario itself. A number addresses an element of a list: ``sweep.0.values``.
+the scenario itself. A number addresses an element of a list: ``sweep.0.values``; what has a name
+is addressed by it too, as an event of the timeline: ``timeline.cut.link``.
 """
 
 from __future__ import annotations
@@ -73,9 +74,13 @@ def with_value(data: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 
 
 def _index(items: list[Any], part: str, path: str) -> int:
-    if not part.isdecimal() or int(part) >= len(items):
-        raise ConfigError(f"{path}: {part!r} is no element of a list of {len(items)}")
-    return int(part)
+    if part.isdecimal() and int(part) < len(items):
+        return int(part)
+    for number, item in enumerate(items):
+        # An event without a name is called what its fault is.
+        if isinstance(item, dict) and part == (item.get("name") or item.get("fault")):
+            return number
+    raise ConfigError(f"{path}: {part!r} is no element of a list of {len(items)}")
 
 
 def parse_override(text: str) -> tuple[str, Any]:

@@ -39,7 +39,8 @@ class SweepAxis(Strict):
     """
 
     path: str | None = None
-    """A part of a link (``links.a-b.km``), or of ``deployment``, ``cache`` or ``workload``."""
+    """A part of a link (``links.a-b.km``), of ``deployment``, ``cache`` or ``workload``, or of an
+    event (``timeline.cut.for``)."""
     values: list[Value] = Field(default_factory=list)
     out_of_range: list[Value] = Field(default_factory=list)
     """Values that are shown for comparison, marked, and that no limit applies to."""

@@ -31,6 +31,8 @@ class BackgroundFault(Fault[Background]):
 
     async def inject(self) -> Evidence:
         lab, event = self.stage.lab, self.event
+        if not event.share:
+            return Evidence(now_ns(), f"nothing was to be sent over {event.link}", {"asked_bps": 0})
         plan = lab.link_plan(event.link)
         senders = (plan.a, plan.b) if event.direction is None else event.direction.split("-to-")[:1]
         flows = [

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from geokv.measure.checker import check_all
 from geokv.measure.checker.finding import Finding
 from geokv.measure.checker.history import History
+from geokv.measure.drill.compared import During, Kind, by_kind, during
 from geokv.measure.drill.fates import Fates, fates
 from geokv.measure.drill.faults import FaultSeen, faults_seen
 from geokv.measure.drill.promises import judge_drill, judge_events, misses_by_cause
@@ -25,6 +26,12 @@ class DrillCell:
     recoveries: list[Recovery]
     fates: Fates
     misses: dict[str, int]
+    kinds: dict[str, Kind]
+    """Where the stream compares kinds of requests."""
+    outages: dict[str, During]
+    """Fault → what was asked while it lasted, where it began within the stream."""
+    goodput_asked_bps: dict[str, int]
+    """Link → its payload rate by the plan."""
 
     @property
     def link_problems(self) -> list[str]:
@@ -55,4 +62,17 @@ def reduce_drill_cell(cell: Cell, history: History | None) -> DrillCell:
     ]
     recorded = history.end_ns is not None
     misses = dict(misses_by_cause(history))
-    return DrillCell(cell, recorded, lines, faults, recovered, found, misses)
+    asked = {str(event["link"]): event.get("goodput_asked_bps") for event in history.of("links")}
+    outages = {fault.name: during(found, fault) for fault in faults}
+    return DrillCell(
+        cell,
+        recorded,
+        lines,
+        faults,
+        recovered,
+        found,
+        misses,
+        by_kind([one for one, _ in found.by_request]),
+        {name: one for name, one in outages.items() if one is not None},
+        {link: int(rate) for link, rate in asked.items() if rate},
+    )

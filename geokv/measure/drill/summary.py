@@ -10,7 +10,9 @@ from geokv.errors import RunError
 from geokv.measure.checker.finding import Finding
 from geokv.measure.checker.history import Event, load_histories
 from geokv.measure.drill.cell import DrillCell, reduce_drill_cell
+from geokv.measure.drill.compared import During, Kind
 from geokv.measure.drill.recovery import Recovery, Span
+from geokv.measure.drill.stop import Stop, stops
 from geokv.measure.drill.verdict import decide_drill, word_of
 from geokv.measure.percentile import percentile
 from geokv.measure.records import Manifest, load_manifest
@@ -19,6 +21,8 @@ from geokv.scenario.workload import Stream
 
 _SHOWN = 8
 """Longer lists in an excerpt, such as all keys of a site, are cut to so many."""
+_SHOWN_EVENTS = 40
+"""So many events of an excerpt: a law that needs hundreds of samples is not read line by line."""
 
 
 def summarise_drill(run_dir: Path) -> dict[str, Any]:
@@ -56,6 +60,8 @@ def summarise_drill(run_dir: Path) -> dict[str, Any]:
         "notes": _notes(scenario),
         "control": scenario.control.model_dump(mode="json") if scenario.control else None,
         "cells": [_cell(cell) for cell in cells],
+        "stops": [_stop(one) for one in stops(cells)],
+        "figures": [figure.model_dump(mode="json") for figure in scenario.figures],
         "provenance": whole,
     }
 
@@ -145,6 +151,7 @@ def _cell(cell: DrillCell) -> dict[str, Any]:
         "bytes": sum(int(one.answers[0].get("wire_bytes") or 0) for one in answered),
         "fates": {"requests": cell.fates.requests, "fetches": cell.fates.fetches},
         "misses": cell.misses,
+        "kinds": _kinds(cell.kinds, cell.cell.scenario.deployment.byte_scale),
         "faults": _faults(cell, start_ns),
         "lines": [_line(line) for line in cell.lines],
     }
@@ -153,6 +160,7 @@ def _cell(cell: DrillCell) -> dict[str, Any]:
 def _faults(cell: DrillCell, start_ns: int) -> list[dict[str, Any]]:
     """Times of evidence since the first request was sent."""
     recovered = {recovery.fault.name: recovery for recovery in cell.recoveries}
+    scale = cell.cell.scenario.deployment.byte_scale
     return [
         {
             "name": fault.name,
@@ -163,9 +171,44 @@ def _faults(cell: DrillCell, start_ns: int) -> list[dict[str, Any]]:
             "evidence": fault.evidence,
             "problem": fault.problem,
             "recovery": _recovery(recovered.get(fault.name)),
+            "during": _during(cell.outages.get(fault.name), scale),
         }
         for fault in cell.faults
     ]
+
+
+def _kinds(kinds: dict[str, Kind], scale: int) -> dict[str, Any]:
+    return {
+        name: {
+            "asked": kind.asked,
+            "answered": kind.answered,
+            "remote": kind.remote,
+            "ttft_p50_ms": _ms(kind.p50_ns),
+            "ttft_p99_ms": _ms(kind.p99_ns),
+            "goodput_gbps": None
+            if kind.goodput_bps is None
+            else round(kind.goodput_bps * scale / 1e9, 4),
+        }
+        for name, kind in kinds.items()
+    }
+
+
+def _during(one: During | None, scale: int) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    return {"kinds": _kinds(one.kinds, scale), "first_remote_ms": _ms(one.first_remote_ns)}
+
+
+def _stop(one: Stop) -> dict[str, Any]:
+    return {
+        "settings": one.settings,
+        "cells": list(one.cells),
+        "loads": list(one.loads),
+        "ours": one.ours,
+        "median": _share(one.median),
+        "p99": _share(one.p99),
+        "formula": _share(one.formula),
+    }
 
 
 def _recovery(recovery: Recovery | None) -> dict[str, Any] | None:
@@ -185,8 +228,16 @@ def _line(line: Finding) -> dict[str, Any]:
         "inv": line.inv,
         "ok": line.ok,
         "said": line.said,
-        "excerpt": [brief(event) for event in line.excerpt],
+        "excerpt": _shown(line.excerpt),
     }
+
+
+def _shown(excerpt: Sequence[Event]) -> list[Event]:
+    """The events for people; a last one says how many are left out."""
+    shown = [brief(event) for event in excerpt[:_SHOWN_EVENTS]]
+    if left := excerpt[_SHOWN_EVENTS:]:
+        shown.append({"t_ns": left[0]["t_ns"], "site": "", "op": f"… {len(left)} events more"})
+    return shown
 
 
 def brief(event: Event) -> Event:
@@ -201,6 +252,10 @@ def _brief(value: Any) -> Any:
         kept = dict(list(value.items())[:_SHOWN])
         return {**kept, "…": f"{len(value) - _SHOWN} more"}
     return value
+
+
+def _share(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
 
 
 def _ms(value_ns: int | None) -> float | None:

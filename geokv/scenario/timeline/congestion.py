@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from geokv.scenario.timeline.event import Event, Lasting, Share
-from geokv.units import Size
+from geokv.units import Fraction, Size
 
 
 class Background(Lasting):
@@ -16,8 +16,8 @@ class Background(Lasting):
     fault: Literal["background"]
     link: str
     kind: Literal["tcp", "udp"] = "udp"
-    share: Share
-    """Of the line's rate, asked for; TCP yields, UDP does not."""
+    share: Annotated[Fraction, Field(ge=0, le=1)]
+    """Of the line's rate, asked for; TCP yields, UDP does not. 0 sends nothing."""
     flows: Annotated[int, Field(ge=1, le=256)] = 1
     direction: Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*-to-[a-z][a-z0-9]*$")] | None = None
     """``a-to-b``; both when unset."""

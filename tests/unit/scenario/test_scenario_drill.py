@@ -241,3 +241,49 @@ def test_every_kind_of_fault_is_in_the_documented_table() -> None:
     table = doc.read_text(encoding="utf-8").split("### Faults", 1)[1].split("\n#", 1)[0]
     listed = [row.split("|")[1] for row in table.splitlines() if row.startswith("| ")][1:]
     assert {name.strip() for row in listed[1:] for name in row.split(",")} == kinds
+
+
+LOAD: dict[str, Any] = {"fault": "background", "link": "a-b", "share": 0.5, "at": 0}
+
+
+def test_what_an_event_is_can_be_swept() -> None:
+    sweep = [
+        {"path": "timeline.load.share", "values": [0, "80%"]},
+        {"path": "timeline.link-cut.for", "values": ["1s"]},
+    ]
+    made = drill(timeline=[CUT, {**LOAD, "name": "load"}], sweep=sweep)
+    timelines = [cell.scenario.timeline for cell in made.cells()]
+    assert [events[1].share for events in timelines] == [0, 0.8]  # type: ignore[union-attr]
+    assert {events[0].lasts_s for events in timelines} == {1.0}
+    assert [cell.label for cell in made.cells()] == ["share 0, for 1s", "share 80%, for 1s"]
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("timeline.load.shade", "nothing is called timeline.load.shade"),
+        ("timeline.load.fault", "nothing is called timeline.load.fault"),
+        ("timeline.cut.for", "nothing is called timeline.cut.for"),
+        # Another event has that fault, and a name.
+        ("timeline.background.share", "nothing is called timeline.background.share"),
+    ],
+)
+def test_what_no_event_is_cannot_be_swept(path: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        drill(timeline=[CUT, {**LOAD, "name": "load"}], sweep=[{"path": path, "values": [1]}])
+
+
+def test_a_drill_draws_what_it_compares() -> None:
+    figure = {"kind": "lines", "name": "f", "title": "F", "of": "ttft", "x": "links.a-b.km"}
+    heat = {**figure, "kind": "heat", "y": "timeline.link-cut.for"}
+    swept = {"sweep": [{"path": "links.a-b.km", "values": [1, 2]}]}
+    with pytest.raises(ConfigError, match=r"needs workload\.probe recompute"):
+        drill(**swept, figures=[figure])
+    probed = {**swept, "workload": stream(probe="recompute")}
+    assert drill(**probed, figures=[figure]).figures[0].kind == "lines"
+    with pytest.raises(ConfigError, match=r"figures\.0\.kind: of a drill must be lines, got heat"):
+        drill(**probed, figures=[heat])
+    with pytest.raises(
+        ConfigError, match=r"figures\.0\.of: a drill has no time of the fetch alone"
+    ):
+        drill(**probed, figures=[{**figure, "of": "fetch"}])

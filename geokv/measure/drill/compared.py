@@ -1,0 +1,83 @@
+"""Requests of a stream that compares kinds, kind by kind: over the whole drill, or while a fault
+lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from geokv.measure.checker.exchanges import Exchange
+from geokv.measure.drill.fates import Fates
+from geokv.measure.drill.faults import FaultSeen
+from geokv.measure.percentile import percentile
+from geokv.units import NS_PER_S
+
+
+@dataclass(frozen=True)
+class Kind:
+    """TTFT of the answered requests of one kind; None where there was none.
+
+    Attributes:
+        asked: how many were sent.
+        remote: how many of the answered had a chunk of another site.
+        goodput_bps: of the median request that fetched: bytes on the wire over the time from the
+            plan to the last byte; not scaled back.
+    """
+
+    asked: int
+    answered: int
+    remote: int
+    p50_ns: int | None
+    p99_ns: int | None
+    goodput_bps: float | None
+
+
+@dataclass(frozen=True)
+class During:
+    """What was sent between a fault taking effect and its end."""
+
+    kinds: dict[str, Kind]
+    first_remote_ns: int | None
+    """From taking effect to the first token of the first request, sent since, that had a chunk of
+    another site; None if there was none before the stream ended."""
+
+
+def by_kind(asked: Sequence[Exchange]) -> dict[str, Kind]:
+    """Name of the probe → its requests; empty where nothing is compared."""
+    names = sorted({str(one.request["probe"]) for one in asked if "probe" in one.request})
+    return {
+        name: _kind([one for one in asked if one.request.get("probe") == name]) for name in names
+    }
+
+
+def during(found: Fates, fault: FaultSeen) -> During | None:
+    """None of a fault that was not seen to take effect."""
+    took_ns = fault.took_ns
+    if took_ns is None:
+        return None
+    since = [one for one, _ in found.by_request if one.sent_ns >= took_ns]
+    remote = [one.first_ns for one in since if one.chunks_remote and one.first_ns is not None]
+    until_ns = fault.healed_ns
+    inside = [one for one in since if until_ns is None or one.sent_ns < until_ns]
+    return During(by_kind(inside), min(remote) - took_ns if remote else None)
+
+
+def _kind(asked: Sequence[Exchange]) -> Kind:
+    times = [one.ttft_ns for one in asked if one.ttft_ns is not None]
+    rates = sorted(rate for one in asked if (rate := _goodput_bps(one)) is not None)
+    return Kind(
+        len(asked),
+        sum(one.ok for one in asked),
+        sum(one.ok and one.chunks_remote > 0 for one in asked),
+        percentile(times, 0.5) if times else None,
+        percentile(times, 0.99) if times else None,
+        rates[(len(rates) - 1) // 2] if rates else None,
+    )
+
+
+def _goodput_bps(one: Exchange) -> float | None:
+    answer = one.answer
+    if answer is None or not one.ok or not one.chunks_remote or not answer.get("spans"):
+        return None
+    took_ns = int(answer["spans"]["fetch_ns"])
+    return answer["wire_bytes"] * 8 * NS_PER_S / took_ns if took_ns > 0 else None

@@ -1,0 +1,158 @@
+"""A swept drill that compares fetching with computing: kinds, outages, and where to stop."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from handwritten_drill import SCENARIO, START_MS, Drill
+from histories import MS, fault
+
+from geokv.measure.checker import Event
+from geokv.measure.drill.stop import crossing, formula
+from geokv.measure.drill.summary import summarise_drill
+from geokv.report.console import print_run, table_console
+from geokv.report.drill_csv import to_drill_csv
+from geokv.report.history import merge_history
+from geokv.report.pivot import pivots
+from geokv.report.run_folder import read_summary, write_all
+
+LOAD = {"fault": "background", "name": "load", "link": "a-b", "share": 0.5, "at": 0}
+SWEEP = [
+    {"path": "links.a-b.km", "values": [0, 50]},
+    {"path": "timeline.load.share", "values": [0, 0.8]},
+]
+FIGURE = {
+    "kind": "lines", "name": "by_load", "title": "By load", "of": "ttft",
+    "x": "timeline.load.share", "lines": "links.a-b.km",
+}  # fmt: skip
+FETCHED_MS = {0: 18, 0.8: 153}
+COMPUTED_MS = 73
+
+
+def scenario(**changes: Any) -> dict[str, Any]:
+    data = copy.deepcopy(SCENARIO)
+    data["timeline"] = [{**data["timeline"][0], "expect": {}}, LOAD]
+    data["workload"]["probe"] = "recompute"
+    return {**data, "sweep": SWEEP, "figures": [FIGURE], "expect": {}, **changes}
+
+
+@pytest.fixture
+def drill() -> Drill:
+    """Even requests fetch, odd ones compute; fetching takes longer under load."""
+    made = Drill(scenario())
+    for cell in made.scenario.cells():
+        share = cell.settings["timeline.load.share"]
+        made.cells[cell.index].append(fault(START_MS, "took-effect", "load", kind="background"))
+        for event in made.cells[cell.index]:
+            probe(event, FETCHED_MS[share])  # type: ignore[index]
+    return made
+
+
+def probe(event: Event, fetched_ms: float) -> None:
+    if event["op"] == "links":
+        event["goodput_asked_bps"] = 1_000_000
+    if event["op"] not in ("request", "answer"):
+        return
+    cold = int(event["request_id"][1:]) % 2 == 1
+    if event["op"] == "request":
+        event["probe"] = "cold" if cold else "cached"
+    elif cold:
+        event |= {"ttft_ns": COMPUTED_MS * MS, "chunks_remote": 0, "cached_tokens": 0}
+    elif event["chunks_remote"]:
+        event |= {"ttft_ns": round(fetched_ms * MS), "spans": {"fetch_ns": 4 * MS}}
+
+
+def summary_of(drill: Drill, tmp_path: Path) -> dict[str, Any]:
+    merge_history(drill.write(tmp_path))
+    return summarise_drill(tmp_path)
+
+
+def test_kinds_are_told_apart_over_the_drill_and_while_a_fault_lasts(drill, tmp_path):
+    cell = summary_of(drill, tmp_path)["cells"][0]
+    # Six of the even requests, 20 to 30, lost their fetch to the cut.
+    assert cell["kinds"]["cached"] == {
+        "asked": 30, "answered": 30, "remote": 24, "ttft_p50_ms": 18.0, "ttft_p99_ms": 73.0,
+        # 1000 bytes in 4 ms, divided by four.
+        "goodput_gbps": 0.008,
+    }  # fmt: skip
+    assert cell["kinds"]["cold"]["remote"] == 0
+    assert cell["kinds"]["cold"]["ttft_p50_ms"] == cell["kinds"]["cold"]["ttft_p99_ms"] == 73.0
+    (cut,) = [one for one in cell["faults"] if one["name"] == "cut"]
+    # Those sent from 1003 to 1504 ms: 21 to 30.
+    kinds = cut["during"]["kinds"]
+    assert [(kinds[one]["asked"], kinds[one]["remote"]) for one in kinds] == [(5, 0), (5, 0)]
+    # Number 32, sent at 1600 ms, has its first token after 18 ms.
+    assert cut["during"]["first_remote_ms"] == pytest.approx(1618 - 1003)
+
+
+def test_the_load_at_which_to_stop_is_found_for_each_line(drill, tmp_path):
+    stops = summary_of(drill, tmp_path)["stops"]
+    assert [one["settings"] for one in stops] == [{"links.a-b.km": 0}, {"links.a-b.km": 50}]
+    assert [one["cells"] for one in stops] == [[0, 1], [2, 3]]
+    for one in stops:
+        # 1/(1 - L) from 1 to 5 while the gap goes from -55 to +80 ms.
+        assert one["median"] == pytest.approx(1 - 1 / (1 + 4 * 55 / 135), abs=1e-4)
+        # Already the requests that the cut met take as long as computing, and no longer.
+        assert one["p99"] == pytest.approx(0, abs=1e-4)
+        assert one["formula"] == pytest.approx(55 / (55 + 8), abs=1e-4)
+        assert one["ours"] is True
+
+
+def test_no_load_that_has_a_line_of_its_own_tells_where_to_stop(tmp_path):
+    data = scenario()
+    data["topology"] = copy.deepcopy(data["topology"])
+    data["topology"]["sites"]["c"] = {}
+    data["topology"]["links"]["a-c"] = {"km": 50}
+    data["timeline"] = [{**LOAD, "link": "a-c"}]
+    drill = Drill(data)
+    for events in drill.cells.values():
+        for event in events:
+            probe(event, 18)
+    (first, _) = summary_of(drill, tmp_path)["stops"]
+    assert (first["ours"], first["median"], first["formula"]) == (False, None, None)
+
+
+def test_a_crossing_is_between_samples_or_at_the_first():
+    assert crossing([0, 0.5], [-1, 1]) == pytest.approx(1 / 3)
+    assert crossing([0.2, 0.5], [3, 9]) == 0.2
+    assert crossing([0, 0.5], [-2, -1]) is None
+    assert crossing([0, 0.5, 0.8], [-1, None, 1]) == pytest.approx(2 / 3)
+    assert crossing([0.5, 1.0], [-1, 4]) == 0.5
+    assert crossing([], []) is None
+    assert formula(100, 60, 20) == pytest.approx(2 / 3)
+    assert formula(60, 100, 20) is None
+
+
+def test_every_form_shows_the_sweep(drill, tmp_path):
+    write_all(drill.write(tmp_path))
+    summary = read_summary(tmp_path)
+    page = (tmp_path / "table.md").read_text(encoding="utf-8")
+    (head,) = [line for line in page.splitlines() if "goodput" in line]
+    assert "cut: fetch p50 ms" in head and "load: fetch" not in head
+    (row,) = [line for line in page.splitlines() if line.startswith("| 0.8 | 50 |")]
+    assert "| 60 | 60 | 153.00 | 153.00 | 73.00 | 73.00 |" in row and "| 0/5 |" in row
+    assert "| 50 | 0.62 | 0.00 | 0.87 |" in page
+    stops = pivots(summary)[-1]
+    assert stops.head == ["a-b km", "median", "p99", "on paper"] and len(stops.rows) == 2
+    console = table_console()
+    with console.capture() as captured:
+        print_run(summary, console)
+    assert "Where to stop fetching" in captured.get() and "By load" in captured.get()
+    column = list(csv.DictReader(io.StringIO(to_drill_csv(summary))))[1]
+    assert (column["cached_ttft_p50_ms"], column["cut_cached_remote"]) == ("153.0", "0")
+    assert {path.name for path in (tmp_path / "plots").iterdir()} >= {"by_load.svg", "by_load.png"}
+
+
+def test_a_cell_whose_links_were_off_has_no_number_and_no_part_in_where_to_stop(drill, tmp_path):
+    drill.of("links", 1)[0]["ok"] = False
+    summary = summary_of(drill, tmp_path)
+    assert [one["cells"] for one in summary["stops"]] == [[0], [2, 3]]
+    assert summary["stops"][0]["median"] is None
+    assert pivots(summary)[0].rows[0][-1] == "void"
+    row = list(csv.DictReader(io.StringIO(to_drill_csv(summary))))[1]
+    assert (row["cached_ttft_p50_ms"], row["cached_goodput_gbps"], row["valid"]) == ("", "", "no")
