@@ -8,6 +8,7 @@ no virtual time: in the VM the writer runs while the clock stands still.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import select
 import socket
@@ -114,6 +115,11 @@ class LinkCapture:
                 data, extras, _, _ = self._socket.recvmsg(_MOST_FRAME_BYTES, 64)
             except BlockingIOError:
                 return
+            except OSError as error:
+                # Said once when the fibre goes dark; what comes when it is lit again is kept.
+                if error.errno != errno.ENETDOWN:
+                    raise
+                continue
             if self.kept_bytes + len(data) > self._most_bytes:
                 self.beyond += 1
                 continue

@@ -1,6 +1,7 @@
 """Packets of a link on disk: ours by name, all of them on demand, and none that cost time."""
 
 import socket
+import time
 from collections import Counter
 
 import pytest
@@ -15,8 +16,10 @@ from geokv.lab.capture import LinkCapture
 from geokv.lab.dissector import explain, read_capture
 from geokv.lab.enter import in_netns
 from geokv.lab.independent import ping
+from geokv.lab.outage import cut, restore
 from geokv.lab.plan import compile_plan
 from geokv.lab.topology import load_topology
+from geokv.lab.wiring import to_neighbour
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +87,18 @@ def test_tls_is_captured_and_stays_closed(lab, tmp_path):
         exchange(lab, "tls")
     assert {one.name for one in read_capture(path)} == {"TLS"}
     assert b"GKVR" not in path.read_bytes()
+
+
+def test_a_fibre_that_goes_dark_ends_no_capture(lab, tmp_path):
+    path = tmp_path / "link.pcap"
+    with LinkCapture(lab, "a-b", path) as eye:
+        cut(lab, "a-b")
+        time.sleep(0.1)
+        restore(lab, "a-b")
+        for end in ("a", "b"):
+            lab.site_netlink(end).wait_up(to_neighbour("b" if end == "a" else "a"))
+        assert ping(lab, "a-b", count=3).received == 3
+    assert eye.packets == 6 and len(packets(path)) == 6
 
 
 def test_only_the_kv_port_or_everything(lab, tmp_path):
