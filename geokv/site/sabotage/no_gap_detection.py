@@ -1,7 +1,8 @@
 """The table takes events as they come and does not look at their numbers.
 
 Trips ``directory-converges`` after events were lost or overtook each other. Comparing finds the
-same a little later: a control needs a long ``cache.directory.anti_entropy`` beside it.
+same a little later, and what is told again later puts it right: a control needs a long
+``cache.directory.anti_entropy`` beside it, and ``workload.cold: keep``.
 """
 
 from __future__ import annotations

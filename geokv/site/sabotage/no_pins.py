@@ -1,7 +1,9 @@
 """Nobody holds on to what he reads: a chunk can be evicted, and its place filled anew, while it is
 being sent or handed over.
 
-Trips ``doubly-owned`` when chunks are evicted while they are read, and then ``corrupt``.
+Trips ``doubly-owned`` when chunks are evicted while they are sent, and then ``corrupt``. What the
+kernel's send buffer takes at once is not held on to anyway: chunks must be larger than that (a
+small byte scale, a slow line).
 """
 
 from __future__ import annotations
