@@ -60,10 +60,12 @@ class Heads(msgspec.Struct, frozen=True, array_like=True):
     Args:
         head: newest purge that the sender has applied; of the authority, that there is.
         acked: newest purge that is acknowledged, as far as the sender knows.
+        by_bound: newest of those that somebody had not confirmed when its bound had passed.
     """
 
     head: int = 0
     acked: int = 0
+    by_bound: int = 0
 
 
 class Ask(msgspec.Struct, frozen=True, array_like=True):
@@ -144,7 +146,7 @@ class Purger:
         self._was_fenced = not self.is_authority
         self._fetching: asyncio.Task[None] | None = None
         self._confirmed: dict[str, int] = {}
-        self._acked = 0
+        self._acked = self._by_bound = 0
         """At a site that is not the authority: as it was told."""
         started_ns = now_ns()
         self._taken_ns = {entry.seq: started_ns for entry in self._log.after(0)}
@@ -204,7 +206,9 @@ class Purger:
 
     def _acknowledged(self, seq: int) -> str:
         if not self.is_authority:
-            return "confirmed" if self._acked >= seq else ""
+            if self._acked < seq:
+                return ""
+            return "bound" if self._by_bound >= seq else "confirmed"
         if all(self._confirmed.get(site, 0) >= seq for site in self._sites):
             return "confirmed"
         return "bound" if now_ns() >= self._taken_ns[seq] + self.bound_ns else ""
@@ -249,14 +253,17 @@ class Purger:
         acked = self._acked
         if self.is_authority:
             acked = self._acked = self._newest_acked()
-        return msgspec.msgpack.encode(Heads(self._log.head, acked))
+        return msgspec.msgpack.encode(Heads(self._log.head, acked, self._by_bound))
 
     def _newest_acked(self) -> int:
         newest = self._acked
         for entry in self._log.after(newest):
-            if not self._acknowledged(entry.seq):
+            by = self._acknowledged(entry.seq)
+            if not by:
                 break
             newest = entry.seq
+            if by == "bound":
+                self._by_bound = newest
         return newest
 
     def _hear(self, peer: str, incarnation: int, said: bytes, sent_ns: int) -> None:
@@ -272,6 +279,7 @@ class Purger:
                 self._fetch_soon(peer)
         elif peer == self._authority:
             self._acked = max(self._acked, heads.acked)
+            self._by_bound = max(self._by_bound, heads.by_bound)
             if heads.head > self._log.head:
                 self._fetch_soon(peer)
             elif sent_ns:

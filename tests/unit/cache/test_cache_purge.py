@@ -162,7 +162,7 @@ async def test_a_site_that_cannot_be_reached_is_fenced_within_the_bound(trio: Tr
     c = trio.sites["c"]
     trio.cut("a", "c")
     receipt = await trio.sites["b"].cache.purge(TENANT, "p-1", soon())
-    assert receipt.by == "confirmed"  # as b can tell: the authority says it is acknowledged
+    assert receipt.by == "bound"  # as the authority has told b
     assert c.cache.fenced and not gone(c, refs)
     for asked in (refs, other):
         _, got = await c.pull(asked)
