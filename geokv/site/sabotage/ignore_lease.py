@@ -1,6 +1,8 @@
 """What a site was lent it uses for good: one that is fenced, because the authority of purges was
-not heard of for too long, reads and serves on, and what it sends has a lease without an end. What is on the device does not
-count: a control needs one that is too small for all prefixes, and a DRAM tier that is not.
+not heard of for too long, reads and serves on, and what it sends has a lease without an end.
+
+What is on the device does not count: a control needs one that is too small for all prefixes, and
+a DRAM tier that is not.
 
 Trips ``stale`` (something was used or served while its site was fenced), and where a purge was
 asked for meanwhile ``served-after-purge``.
