@@ -31,3 +31,9 @@ def test_its_header_says_what_it_is_about(path):
     header = "".join(re.findall(r"^#.*\n", path.read_text(), re.MULTILINE))
     for part in ("In the world", "What must hold", "Look at", f"geokv drill {path.stem}"):
         assert part in header
+
+
+def test_the_page_of_drills_names_all_of_them():
+    page = (CHECKOUT / "docs" / "drills.md").read_text()
+    named = re.findall(r"^\| ([a-z][a-z0-9-]+) \|", page, re.MULTILINE)
+    assert sorted(set(named) - {"drill"}) == [p.stem for p in DRILLS if p.stem != "chaos"]

@@ -1,0 +1,60 @@
+"""Every shipped drill passes, its control fails where it must, and a run of it can be repeated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli import Geokv, Result
+
+from geokv.paths import CHECKOUT
+from geokv.scenario.load import load_scenario
+
+DRILLS = sorted(path.stem for path in (CHECKOUT / "scenarios" / "drills").glob("*.yaml"))
+AGAIN = ("eviction-race", "event-gap", "purge-under-partition", "site-crash-mid-fetch")
+"""With deaths, races and drawn losses: where a run would differ first."""
+ALL_S = 3600.0
+"""On a machine that others use, too."""
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("drills")
+
+
+@pytest.fixture(scope="module")
+def every(geokv: Geokv, vm: None, out: Path) -> Result:
+    """All of them, as many at once as there are processors."""
+    return geokv("drill", "all", "--out", out, timeout=ALL_S)
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return found
+
+
+def test_all_drills_end_well(every: Result) -> None:
+    assert every.returncode == 0, every.stdout + every.stderr
+
+
+@pytest.mark.parametrize("name", DRILLS)
+def test_a_drill_passes_and_its_control_fails(every: Result, out: Path, name: str) -> None:
+    found = summary(out / name)
+    assert found["verdict"] == "pass", found["reasons"]
+    lines = found["expectations"]
+    assert [line for line in lines if line["ok"] is not True] == []
+    names = [line["name"] for line in lines]
+    assert any(line.startswith("control:") for line in names)
+    timeline = load_scenario(CHECKOUT / "scenarios" / "drills" / f"{name}.yaml").timeline
+    assert {f"fault-fired:{event.title}" for event in timeline} <= set(names)
+
+
+def test_the_same_seed_is_the_same_drill(geokv: Geokv, every: Result, out: Path) -> None:
+    again = out / "again"
+    done = geokv("drill", *AGAIN, "--out", again, timeout=ALL_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in AGAIN:
+        first, second = (folder / name / "history.jsonl" for folder in (out, again))
+        assert first.read_bytes() == second.read_bytes(), name
