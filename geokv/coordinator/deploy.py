@@ -6,6 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
+from geokv.cache.codec_cost import CodecCost
 from geokv.cache.lifetime.forgetting import PurgeSettings
 from geokv.cache.membership import MembershipSettings
 from geokv.cache.replicating import Replication
@@ -14,6 +15,7 @@ from geokv.lab.build import Lab
 from geokv.scenario import Scenario
 from geokv.scenario.directory import CentralDirectory
 from geokv.scenario.membership import Membership
+from geokv.scenario.substrate import CodecSpeed
 from geokv.scenario.workload import Stream
 from geokv.site.settings import DiskSettings, Peer, SiteSettings, Tenant
 
@@ -123,6 +125,7 @@ def site_settings(
             link_caps=_scaled(cache.substrate.caps_of(name), deployment.byte_scale),
             replication=_replication(scenario, name),
             codec=cache.substrate.codec,
+            codec_cost=_codec_cost(cache.substrate.codec_cost),
             anti_entropy_s=getattr(directory, "anti_entropy", None),
             membership=_membership(cache.membership),
             lease_s=cache.substrate.lease or 10.0,
@@ -155,6 +158,12 @@ def _purge(scenario: Scenario, log: Path) -> PurgeSettings | None:
     if asked is None or not isinstance(directory, CentralDirectory):
         return None
     return PurgeSettings(directory.site, asked.bound, log)
+
+
+def _codec_cost(asked: CodecSpeed | None) -> CodecCost | None:
+    if asked is None:
+        return None
+    return CodecCost(asked.encode * 1e9, asked.decode * 1e9)
 
 
 def _membership(asked: Membership | None) -> MembershipSettings | None:

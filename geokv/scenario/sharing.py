@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from geokv.scenario.paths import suggest
-from geokv.scenario.substrate import FOREIGN, TCP_ONLY, Substrate
+from geokv.scenario.substrate import FOREIGN, LOSSY, TCP_ONLY, Substrate
 from geokv.scenario.tenants import TENANTS
 from geokv.scenario.workload import Stream
 
@@ -18,7 +18,7 @@ _ON_PAPER = ("closed_form_within", "overlap_within", "break_even_within")
 
 def sharing_problems(scenario: Scenario) -> list[str]:
     """Every contradiction, as ``path: what is wrong``; empty when there is none."""
-    checks = (_substrate, _caps, _copies, _types, _paper)
+    checks = (_substrate, _codec, _caps, _copies, _types, _paper)
     return [line for check in checks for line in check(scenario)]
 
 
@@ -43,6 +43,22 @@ def _substrate(scenario: Scenario) -> list[str]:
         found.append(
             f"cache.mixed: what {substrate.kind} carries is not converted; use refuse, or "
             "cache.substrate.kind: tcp"
+        )
+    return found
+
+
+def _codec(scenario: Scenario) -> list[str]:
+    substrate = scenario.cache.substrate
+    found = []
+    if substrate.codec in LOSSY and scenario.cache.exact:
+        found.append(
+            f"cache.substrate.codec: {substrate.codec} loses something, which cache.exact "
+            "refuses; use zstd, or cache.exact: false"
+        )
+    if substrate.codec_cost is not None and scenario.deployment.compute == "real":
+        found.append(
+            "cache.substrate.codec_cost: nothing is charged with deployment.compute: real; leave "
+            "it out"
         )
     return found
 
@@ -123,6 +139,10 @@ def _paper(scenario: Scenario) -> list[str]:
             f"expect.{name}: is computed from the line's rate and knows of no cap; leave out "
             "cache.substrate.tenant_caps and link_caps"
             for name in asked
+        ]
+    if scenario.cache.substrate.codec != "none":
+        found += [
+            f"expect.{name}: knows of no codec; leave out cache.substrate.codec" for name in asked
         ]
     if mixed_fleet(scenario):
         found += [

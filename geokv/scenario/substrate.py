@@ -8,11 +8,23 @@ from geokv.config import Strict
 from geokv.units import Rate, Seconds
 
 Cap = Annotated[Rate, Field(gt=0)]
+GigabytesPerS = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""10^9 bytes a second."""
+LOSSY = ("fp8", "int8")
+"""Codecs that do not give back what went in."""
 
 FOREIGN = ("nixl", "mooncake")
 """Engines that carry payload in place of ours; calls and authentication stay ours."""
-TCP_ONLY = ("codec", "tenant_caps", "link_caps", "fresh")
+TCP_ONLY = ("codec", "codec_cost", "tenant_caps", "link_caps", "fresh")
 """What has no effect on payload that a foreign engine carries."""
+
+
+class CodecSpeed(Strict):
+    """What a site codes and decodes, in bytes before coding and before S, one thing at a time
+    in each direction."""
+
+    encode: GigabytesPerS
+    decode: GigabytesPerS
 
 
 class Substrate(Strict):
@@ -26,6 +38,9 @@ class Substrate(Strict):
     """Requests outstanding on one connection; 1 pays a round trip per chunk."""
     codec: Literal["none", "zstd", "fp8", "int8"] = "none"
     """How KV is coded on the wire; the lossy ones need ``cache.exact: false``."""
+    codec_cost: CodecSpeed | None = None
+    """What coding is charged with ``compute: charged``; ours (``geokv/cache/codec_cost.py``)
+    when unset."""
     security: Literal["mac", "tls"] = "mac"
     """``mac`` proves every frame and leaves payload readable; ``tls`` (1.3) encrypts it all."""
     tenant_caps: dict[str, Cap] | None = None

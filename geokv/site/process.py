@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 
+from geokv.cache.codec import CODECS
+from geokv.cache.codec_cost import CodecCost, codec_costs
 from geokv.cache.history import History
 from geokv.cache.layout import ChunkLayout
 from geokv.cache.locality import DiskCost, DiskTier, DramTier
@@ -26,12 +28,12 @@ from geokv.engine.compute import ChargedCompute, Compute, RealCompute
 from geokv.engine.engine import Engine
 from geokv.engine.load import load_model, model_config
 from geokv.engine.loop import EngineLoop
-from geokv.engine.profile import load_profile
+from geokv.engine.profile import load_profile, parts_of
 from geokv.engine.protocol import Model
 from geokv.engine.scheduler import SchedulerSettings
 from geokv.engine.synthetic import SyntheticModel
 from geokv.engine.tokenizer import load_tokenizer
-from geokv.errors import GeokvError
+from geokv.errors import ConfigError, GeokvError
 from geokv.site.api import build_api
 from geokv.site.control import build_control
 from geokv.site.front import HttpServer, listen
@@ -169,6 +171,7 @@ def _cache(settings: SiteSettings, layout: ChunkLayout, history: HistoryFile) ->
             "security": settings.security,
             "mixed": settings.mixed,
             "codec": settings.codec,
+            "codec_costs": codec_costs_of(settings),
             "tenant_caps": settings.tenant_caps,
             "link_caps": settings.link_caps,
         },
@@ -190,6 +193,24 @@ def _cache(settings: SiteSettings, layout: ChunkLayout, history: HistoryFile) ->
         lease_s=settings.lease_s,
         purge=settings.purge,
     )
+
+
+def codec_costs_of(settings: SiteSettings) -> dict[str, CodecCost] | None:
+    """What coding costs at the deployment this stands for, for bytes divided by S."""
+    if settings.codec == "none" or settings.compute == "real":
+        return None
+    given, parts = settings.codec_cost, parts_of(settings.stands_for)
+    if given is not None:
+        costs = dict.fromkeys(CODECS, given)
+    elif parts is not None:
+        _, ways, device = parts
+        costs = codec_costs(ways * device.bytes_per_s)
+    else:
+        raise ConfigError(
+            f"{settings.stands_for} does not say how fast its memory is",
+            "give cache.substrate.codec_cost",
+        )
+    return {name: cost.scaled(settings.byte_scale) for name, cost in costs.items()}
 
 
 def _disk(settings: SiteSettings, layout: ChunkLayout) -> DiskTier | None:

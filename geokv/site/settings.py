@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from geokv.cache.codec_cost import CodecCost
 from geokv.cache.lifetime.forgetting import PurgeSettings
 from geokv.cache.locality import WritePolicy
 from geokv.cache.membership import MembershipSettings
@@ -125,6 +126,9 @@ class SiteSettings:
     """Peer → bit/s that go out to it, already divided by S."""
     replication: Replication | None = None
     codec: str = "none"
+    codec_cost: CodecCost | None = None
+    """Of the deployment the run stands for, when computing is charged; None is that of
+    ``stands_for``'s GPUs and of a core."""
     membership: MembershipSettings | None = None
     purge: PurgeSettings | None = None
     lease_s: float = 10.0

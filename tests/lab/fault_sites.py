@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "cache"))
@@ -154,6 +155,15 @@ async def _serve(name, host, peers, directory, chunks, more, pipe):
     await cache.close()
 
 
+def _even(raw):
+    """Every second byte is nothing."""
+    return b"".join(bytes((byte, 0)) for byte in raw[::2])
+
+
+def _fill_even(ref, view):
+    view[:] = _even(content(ref, LARGE)[: len(view)])
+
+
 class _Orders:
     def __init__(self, cache, events):
         self._cache = cache
@@ -167,13 +177,15 @@ class _Orders:
     async def warm(self, n_bytes=1_000_000):
         await self._cache.warm(n_bytes, soon(5))
 
-    async def put(self, count, seed=0):
+    async def put(self, count, seed=0, even=False):
+        """``even`` chunks get shorter when they are coded."""
         refs = make_refs(self._layout, count, seed)
         for ref in refs:
-            await self._cache.store(ref, filling(ref, self._layout), publish=False)
+            fill = partial(_fill_even, ref) if even else filling(ref, self._layout)
+            await self._cache.store(ref, fill, publish=False)
         return await self._cache.publish([ref.key for ref in refs])
 
-    async def pull(self, count, seed=0, seconds=5.0, on_the_beat=False):
+    async def pull(self, count, seed=0, seconds=5.0, on_the_beat=False, even=False):
         """Look up and fetch; every byte that is handed over is compared.
 
         ``on_the_beat`` begins at the next whole tenth of a second, as requests of a run do.
@@ -182,7 +194,8 @@ class _Orders:
         wrong = []
 
         async def take(index: int, entry: Entry) -> None:
-            if bytes(entry.view) != content(refs[index], self._layout):
+            want = content(refs[index], self._layout)
+            if bytes(entry.view) != (_even(want) if even else want):
                 wrong.append(index)
 
         if on_the_beat:
@@ -197,6 +210,8 @@ class _Orders:
             "misses": dict(plan.misses + outcome.misses),
             "wrong": wrong,
             "took_s": (now_ns() - started) / 1e9,
+            "wire_bytes": outcome.wire_bytes,
+            "completion_s": (outcome.verified_ns - outcome.last_byte_ns) / 1e9,
         }
 
     async def pulls(self, times, count, seed=0, seconds=5.0):

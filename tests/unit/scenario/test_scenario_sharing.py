@@ -8,11 +8,13 @@ from typing import Any, cast
 
 import pytest
 
+from geokv.cache.codec_cost import CodecCost, codec_costs, on_device
 from geokv.coordinator.deploy import site_settings
 from geokv.errors import ConfigError
 from geokv.lab.build import Lab
 from geokv.preflight import preflight
 from geokv.scenario import Scenario, load_scenario
+from geokv.site.process import codec_costs_of
 from geokv.site.settings import SiteSettings
 
 WALL = "clock=wall"
@@ -22,6 +24,26 @@ CAPS = "cache.substrate.link_caps={a-b: 10G}"
 BAD = [
     ([NIXL], "cache.substrate.kind: nixl polls and spins, which stops virtual time"),
     ([NIXL, WALL, "cache.substrate.codec=zstd"], "cache.substrate.codec: has no effect on what ni"),
+    (
+        [NIXL, WALL, "cache.substrate.codec_cost={encode: 1, decode: 1}"],
+        "cache.substrate.codec_cost: has no effect on what nixl carries",
+    ),
+    (
+        ["cache.substrate.codec=fp8"],
+        "cache.substrate.codec: fp8 loses something, which cache.exact refuses; use zstd, or",
+    ),
+    (
+        [WALL, "deployment.compute=real", "cache.substrate.codec_cost={encode: 1, decode: 1}"],
+        "cache.substrate.codec_cost: nothing is charged with deployment.compute: real",
+    ),
+    (
+        ["cache.substrate.codec_cost={encode: 1G, decode: 1}"],
+        "cache.substrate.codec_cost.encode: input should be a valid number",
+    ),
+    (
+        ["cache.substrate.codec=zstd", "expect.closed_form_within={percent: 5}"],
+        "expect.closed_form_within: knows of no codec; leave out cache.substrate.codec",
+    ),
     ([NIXL, WALL, CAPS], "cache.substrate.link_caps: has no effect on what nixl carries"),
     ([NIXL, WALL, "cache.substrate.fresh=true"], "cache.substrate.fresh: has no effect on what"),
     ([NIXL, WALL, "cache.mixed=convert"], "cache.mixed: what nixl carries is not converted"),
@@ -109,6 +131,26 @@ def test_a_cap_can_be_swept() -> None:
     )
     caps = [cell.scenario.cache.substrate.link_caps for cell in scenario.cells()]
     assert caps == [{"a-b": 10**10}, {"a-b": 2 * 10**10}]
+
+
+def test_coding_is_charged_what_the_deployment_takes_for_bytes_divided_by_s(
+    tmp_path: Path,
+) -> None:
+    def costs(*changes: str) -> dict[str, CodecCost] | None:
+        scenario = ring("cache.exact=false", *changes)
+        found = [codec_costs_of(one) for one in deployed(scenario, tmp_path).values()]
+        assert all(one == found[0] for one in found)
+        return found[0]
+
+    one = costs("cache.substrate.codec=fp8")
+    assert one == {name: cost.scaled(16) for name, cost in codec_costs(3.35e12).items()}
+    several = costs("cache.substrate.codec=fp8", "deployment.stands_for=llama-3.1-70b-tp4@h100-sxm")
+    assert several is not None and several["fp8"] == on_device(4 * 3.35e12).scaled(16)
+    given = costs("cache.substrate.codec=zstd", "cache.substrate.codec_cost={encode: 8, decode: 4}")
+    assert given is not None and given["zstd"] == CodecCost(0.5e9, 0.25e9)
+    assert costs("cache.substrate.codec_cost={encode: 8, decode: 4}") is None
+    real = ["clock=wall", "deployment.compute=real", "deployment.byte_scale=1"]
+    assert costs("cache.substrate.codec=zstd", *real) is None
 
 
 @pytest.mark.parametrize("kind", ["nixl", "mooncake"])

@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+from geokv.cache.codec_time import CodecTime
 from geokv.cache.substrate.tcp import wire
 from geokv.cache.substrate.tcp.channel import Channel, Segment
 from geokv.cache.substrate.tcp.frames import Frames
@@ -110,7 +112,9 @@ class Stream:
         self._write(kind, body, pieces)
         request.sent()
 
-    def get(self, transfer: Transfer, codec: str = "none") -> Request | None:
+    def get(
+        self, transfer: Transfer, codec: str = "none", codecs: CodecTime | None = None
+    ) -> Request | None:
         """Ask for a chunk; ``None`` if that ended at once."""
         transfer.state = "active"
         transfer.stripe = self.stripe
@@ -122,7 +126,7 @@ class Stream:
             if not transfer.done.done():
                 transfer.done.set_exception(error)
             return None
-        request = GetRequest(transfer, self.layout, self.peer, self.incarnation, codec)
+        request = GetRequest(transfer, self.layout, self.peer, self.incarnation, codec, codecs)
         self.send(request)
         return request
 
@@ -182,6 +186,10 @@ class Stream:
 
     def late(self, request: Request) -> None:
         """The deadline of ``request`` has passed."""
+        if request.rest is not None:
+            request.rest.cancel()
+            _settle(request, FetchError("timeout", "it was not decoded by the deadline"))
+            return
         waited = "no byte of the answer came" if self.silent else "the answer is not whole"
         self.fail(
             FetchError("timeout", f"{self.peer} did not answer by the deadline ({waited})"), request
@@ -214,7 +222,10 @@ class Stream:
         self._current = None
         self.silent = True
         del self._pending[request.id]
-        _settle(request, request.outcome)
+        if request.rest is None:
+            _settle(request, request.outcome)
+        else:
+            request.rest.add_done_callback(partial(_rested, request))
         self._on_change(self)
 
     # -- ending ----------------------------------------------------------------
@@ -223,6 +234,8 @@ class Stream:
         """The caller gives ``request`` up: when this returns, no byte of it can land."""
         if self._pending.get(request.id) is request:
             self.fail(FetchError("cancelled", "the request was given up in mid-answer"), request)
+        elif request.rest is not None:
+            request.rest.cancel()
 
     def fail(self, error: FetchError, first: Request | None = None) -> None:
         """Close the connection. Whose answer was coming (or ``first``) gets ``error``; the
@@ -268,6 +281,14 @@ class Stream:
         behind, self._behind = self._behind, []
         for frame in behind:
             self._write(*frame)
+
+
+def _rested(request: Request, rest: asyncio.Future[Any]) -> None:
+    if rest.cancelled():
+        _settle(request, FetchError("cancelled", "it was given up before it was decoded"))
+        return
+    request.rested(rest)
+    _settle(request, request.outcome)
 
 
 def _settle(request: Request, outcome: Any) -> None:

@@ -9,6 +9,7 @@ unverified is given to a decoder.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import xxhash
 
@@ -20,10 +21,11 @@ from geokv.cache.substrate.tcp import wire
 from geokv.cache.substrate.tcp.channel import Segment
 from geokv.errors import FetchError, RecordError
 
+Coded: TypeAlias = tuple[tuple[wire.CodedGroup, ...], list[memoryview]]
+"""What to say of each group, and the payload."""
 
-def code(
-    pieces: Sequence[memoryview], layout: ChunkLayout, codec: Codec
-) -> tuple[tuple[wire.CodedGroup, ...], list[memoryview]] | None:
+
+def code(pieces: Sequence[memoryview], layout: ChunkLayout, codec: Codec) -> Coded | None:
     """``pieces`` (real KV and filler of each group), coded, and what to say of them;
     ``None`` if a group did not get shorter."""
     shape = Shape.of(layout)
@@ -49,6 +51,7 @@ class CodedPayload:
 
     Attributes:
         places: what the payload is received into.
+        plain_bytes: KV and filler before they were coded.
 
     Raises:
         FetchError: ``lossy``, or ``corrupt``: it is longer than what it stands for.
@@ -75,6 +78,7 @@ class CodedPayload:
         self._into = into
         self._memory = [memoryview(bytearray(group.coded_bytes)) for group in said.groups]
         self._digests = [xxhash.xxh3_128() for _ in said.groups]
+        self.plain_bytes = sum(map(sum, sizes))
         self.wire_bytes = sum(group.coded_bytes + group.filler_bytes for group in said.groups)
         self.places: list[Segment] = []
         for group, memory, digest in zip(said.groups, self._memory, self._digests, strict=True):

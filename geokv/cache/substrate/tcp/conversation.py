@@ -21,13 +21,15 @@ import msgspec
 import xxhash
 
 from geokv.cache import record
-from geokv.cache.codec import CODECS
+from geokv.cache.codec import CODECS, Codec
+from geokv.cache.codec_time import CodecTime
 from geokv.cache.filler import filler, group_filler
 from geokv.cache.layout import ChunkLayout
 from geokv.cache.record import ChunkHeader
 from geokv.cache.substrate.tcp import wire
 from geokv.cache.substrate.tcp.channel import Channel, Segment
-from geokv.cache.substrate.tcp.coded import code
+from geokv.cache.substrate.tcp.coded import Coded, code
+from geokv.cache.substrate.tcp.encoding import Encoding, Encodings
 from geokv.cache.substrate.tcp.frames import Frames
 from geokv.cache.substrate.tcp.handshake import Session
 from geokv.cache.substrate.tcp.memory import Memory
@@ -65,6 +67,7 @@ class Desk:
         idle_s: a connection without a request for so long is closed.
         send_s: how long an answer that is no chunk, and the payload of an offer that
             was accepted, may take.
+        codecs: charge for coding; None charges nothing.
     """
 
     site: str
@@ -76,6 +79,7 @@ class Desk:
     throttle: Throttle
     idle_s: float
     send_s: float
+    codecs: CodecTime | None = None
 
 
 @dataclass
@@ -108,6 +112,9 @@ class Conversation:
         self._calling = False
         self._offers: dict[int, _Offered] = {}
         self._reached: dict[int, bytes] = {}
+        self._encodings: Encodings | None = None
+        if desk.codecs is not None:
+            self._encodings = Encodings(desk.codecs, desk.layout, self._coded, self._uncoded)
         self._landed: Callable[[], None] = lambda: None
         self._heard = self._heard_before = 0
         self._idle = self._loop.call_later(desk.idle_s, self._look)
@@ -157,7 +164,8 @@ class Conversation:
 
     def _look(self) -> None:
         """Has anything been heard since the last look?"""
-        if self._heard == self._heard_before and self._finish is None and not self._tasks:
+        busy = self._finish is not None or self._tasks or self._encodings
+        if self._heard == self._heard_before and not busy:
             self._channel.close(FetchError("timeout", "nothing came in time"))
             return
         self._heard_before = self._heard
@@ -173,7 +181,7 @@ class Conversation:
     @property
     def _full(self) -> bool:
         """Is so much waiting that no more may be heard?"""
-        much = max(len(self._waiting), len(self._tasks))
+        much = max(len(self._waiting), len(self._tasks), len(self._encodings or ()))
         return much >= _MOST_WAITING or len(self._calls) >= _MOST_CALLS
 
     def _hear_on(self) -> None:
@@ -251,27 +259,60 @@ class Conversation:
 
     def _get(self, get: wire.Get) -> None:
         priority = max(URGENT + 1, min(get.priority, BACKGROUND))
-        answer = partial(self._chunk, get)
+        answer = partial(self._queue, priority, partial(self._chunk, get))
+        codec = _codec_of(get)
+        if codec is not None and self._encodings is not None:
+            answer = partial(self._encode, get, codec, priority, self._encodings)
         if self._desk.source.ready(get.key):
-            self._queue(priority, answer)
+            answer()
         else:
-            self._spawn(self._reach(get, priority, answer))
+            self._spawn(self._reach(get, answer))
 
-    async def _reach(self, get: wire.Get, priority: int, answer: Callable[[], None]) -> None:
+    async def _reach(self, get: wire.Get, answer: Callable[[], None]) -> None:
         await self._desk.source.reach(get.key, get.tenant)
         self._reached[get.id] = get.key
-        self._queue(priority, answer)
+        answer()
 
-    def _chunk(self, get: wire.Get) -> None:
+    def _opened(self, get: wire.Get, say: Callable[[Kind, wire.Miss], None]) -> Served | None:
         desk, peer = self._desk, self._session.peer
         self._reached.pop(get.id, None)
         served = desk.source.open(get.key, get.tenant, peer)
         if not isinstance(served, str):
             served = served.part(get.group, desk.layout.groups, get.exact)
         if isinstance(served, str):
-            self._say_now(Kind.MISS, wire.Miss(get.id, served))
+            say(Kind.MISS, wire.Miss(get.id, served))
             desk.source.closed(get.key, peer, Ended(served))
-            return
+            return None
+        return served
+
+    def _chunk(self, get: wire.Get) -> None:
+        served = self._opened(get, self._say_now)
+        if served is not None:
+            self._answer(get, served, served.lease_ns, partial(self._code, get, served))
+
+    def _encode(self, get: wire.Get, codec: Codec, priority: int, encodings: Encodings) -> None:
+        served = self._opened(get, self._say)
+        if served is not None:
+            encodings.begin(get, served, codec, priority)
+
+    def _coded(self, one: Encoding) -> None:
+        self._queue(one.priority, partial(self._send_coded, one))
+
+    def _send_coded(self, one: Encoding) -> None:
+        left_ns = self._encodings.take(one) if self._encodings is not None else 0
+        if left_ns:
+            self._answer(one.get, one.served, left_ns, one.coded.result)
+
+    def _uncoded(self, one: Encoding, cause: str) -> None:
+        ended = Ended(cause, generation=one.served.generation)
+        self._desk.source.closed(one.get.key, self._session.peer, ended)
+        if not self._channel.closed:
+            self._say(Kind.MISS, wire.Miss(one.get.id, cause))
+
+    def _answer(
+        self, get: wire.Get, served: Served, lease_ns: int, coded: Callable[[], Coded | None]
+    ) -> None:
+        desk, peer = self._desk, self._session.peer
         before = self._channel.sent_bytes
         total = 0
         way = desk.throttle.way if get.priority <= FETCH else None
@@ -286,13 +327,13 @@ class Conversation:
             desk.source.closed(get.key, peer, Ended(cause, sent, total, served.generation))
 
         try:
-            frame, pieces = self._framed(get, served)
+            frame, pieces = self._framed(get, served, coded())
             total = len(frame) + sum(map(len, pieces))
         except BaseException:
             finish("failed")
             raise
         served.revoke = lambda cause: self._channel.close(FetchError(cause, "it was taken back"))
-        limit_s = served.lease_ns / NS_PER_S
+        limit_s = lease_ns / NS_PER_S
         if not desk.throttle.caps(peer, get.tenant):
             self._send([frame, *pieces], limit_s, "lease", finish)
             return
@@ -301,13 +342,16 @@ class Conversation:
         self._channel.write([frame])
         self._spawn(self._paced(pieces, get.tenant))
 
-    def _framed(self, get: wire.Get, served: Served) -> tuple[bytes, list[memoryview]]:
-        codec = CODECS.get(get.codec)
-        if codec is not None and not (codec.lossy and get.exact):
-            coded = code(served.pieces, self._desk.layout, codec)
-            if coded is not None:
-                said = wire.Coded(get.id, codec.name, served.header, coded[0])
-                return self._codec.pack(Kind.CODED, wire.encode(said)), coded[1]
+    def _code(self, get: wire.Get, served: Served) -> Coded | None:
+        codec = _codec_of(get)
+        return code(served.pieces, self._desk.layout, codec) if codec is not None else None
+
+    def _framed(
+        self, get: wire.Get, served: Served, coded: Coded | None
+    ) -> tuple[bytes, list[memoryview]]:
+        if coded is not None:
+            said = wire.Coded(get.id, get.codec, served.header, coded[0])
+            return self._codec.pack(Kind.CODED, wire.encode(said)), coded[1]
         body = wire.chunk_body(get.id, served.header)
         return self._codec.pack(Kind.CHUNK, body), served.pieces
 
@@ -461,6 +505,8 @@ class Conversation:
         reached, self._reached = self._reached, {}
         for key in reached.values():
             self._desk.source.forgo(key)
+        if self._encodings is not None:
+            self._encodings.end(error.cause)
         finish, self._finish = self._finish, None
         if finish is not None:
             finish(error.cause)
@@ -470,6 +516,12 @@ class Conversation:
             offered.landing.abort(error.cause)
         if not self.over.done():
             self.over.set_result(error)
+
+
+def _codec_of(get: wire.Get) -> Codec | None:
+    """In which the answer may be coded, if it gets shorter."""
+    codec = CODECS.get(get.codec)
+    return None if codec is not None and codec.lossy and get.exact else codec
 
 
 def _nothing(cause: str) -> None:

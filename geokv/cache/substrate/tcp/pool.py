@@ -20,6 +20,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
+from geokv.cache.codec_time import CodecTime
 from geokv.cache.membership.breaker import Breaker
 from geokv.cache.substrate.tcp.client import Stream, open_stream
 from geokv.cache.substrate.tcp.deadlines import Deadlines
@@ -68,6 +69,7 @@ class Peer:
         in_flight: requests out at once on each stripe.
         codec: in which chunks may be coded on their way here.
         on_change: told (site, up, cause) when the peer is left alone or asked again.
+        codecs: charge for decoding; None charges nothing.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Peer:
         throttle: Throttle,
         codec: str = "none",
         on_change: Callable[[str, bool, str], None] = lambda *_: None,
+        codecs: CodecTime | None = None,
     ) -> None:
         self.site = site
         self.address = address
@@ -94,6 +97,7 @@ class Peer:
         self._streams: dict[int, Stream] = {}
         self._throttle = throttle
         self._codec = codec
+        self._codecs = codecs
         self._queue: list[tuple[int, int, Job]] = []
         self._order = 0
         self._unsaid: deque[bytes] = deque(maxlen=_MOST_UNSAID)
@@ -208,7 +212,7 @@ class Peer:
             transfer.priority,
             transfer.deadline_ns,
             transfer.done,
-            lambda stream: stream.get(transfer, self._codec),
+            lambda stream: stream.get(transfer, self._codec, self._codecs),
             transfer=transfer,
         )
         self._jobs[transfer] = job
@@ -407,6 +411,11 @@ class Peer:
             self._opening.cancel()
         for stream in list(self._streams.values()):
             stream.fail(FetchError("unreachable", "closed by this site"))
+        for job in list(self._jobs.values()):
+            # Whole, and still to be decoded.
+            if job.request is not None and job.request.rest is not None:
+                job.request.rest.cancel()
+                self._refuse(job, FetchError("unreachable", "closed by this site"))
         self._pump()
 
     async def close(self) -> None:

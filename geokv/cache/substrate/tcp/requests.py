@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import xxhash
 
 from geokv.cache import record
+from geokv.cache.codec_time import CodecTime
 from geokv.cache.filler import group_filler
 from geokv.cache.layout import ChunkLayout
 from geokv.cache.record import ChunkHeader
@@ -33,8 +35,11 @@ class Request:
         result: future of whoever asked.
         outcome: what ``result`` will be, once the answer is whole; an exception fails it.
         upload: it sends payload.
+        rest: what is left to do when the answer is whole, and takes time: ``rested`` is
+            told then. The connection has no part in it.
     """
 
+    rest: asyncio.Future[Any] | None = None
     priority = URGENT
     upload = False
 
@@ -65,6 +70,9 @@ class Request:
     def whole(self) -> None:
         """The payload is in its place."""
 
+    def rested(self, rest: asyncio.Future[Any]) -> None:
+        """``rest`` is over, and was not cancelled."""
+
 
 def _missed(message: wire.Miss, what: str) -> FetchError:
     cause = wire.known_cause(message.cause)
@@ -72,10 +80,20 @@ def _missed(message: wire.Miss, what: str) -> FetchError:
 
 
 class GetRequest(Request):
-    """A chunk by its key, or one layer group of it."""
+    """A chunk by its key, or one layer group of it.
+
+    Args:
+        codecs: charge for decoding; None charges nothing.
+    """
 
     def __init__(
-        self, transfer: Transfer, layout: ChunkLayout, peer: str, incarnation: int, codec: str
+        self,
+        transfer: Transfer,
+        layout: ChunkLayout,
+        peer: str,
+        incarnation: int,
+        codec: str,
+        codecs: CodecTime | None = None,
     ) -> None:
         super().__init__(transfer.deadline_ns, transfer.done)
         self.priority = transfer.priority
@@ -84,6 +102,7 @@ class GetRequest(Request):
         self._peer = peer
         self._incarnation = incarnation
         self._codec = codec
+        self._codecs = codecs
         self._header: ChunkHeader | None = None
         self._coded: CodedPayload | None = None
         self._hashers: list[Any] = []
@@ -155,16 +174,26 @@ class GetRequest(Request):
         if one.last_byte_ns - one.first_byte_ns > header.lease_ns:
             self.outcome = FetchError("lease", "the chunk came after its lease had ended")
             return
-        if self._coded is not None:
-            found = self._coded.decode(header)
-            self.outcome = (
-                FetchError("corrupt", f"from {self._peer}: {found}")
-                if isinstance(found, str)
-                else found
-            )
-        else:
+        if self._coded is None:
             self.outcome = self._compared(header)
+        elif self._codecs is None:
+            self.outcome = self._decoded(self._coded.decode(header))
+        else:
+            work = partial(self._coded.decode, header)
+            n_bytes = self._coded.plain_bytes
+            self.rest = self._codecs.decode(self._codec, n_bytes, one.priority, work)
+            return
         one.verified_ns = now_ns()
+
+    def rested(self, rest: asyncio.Future[Any]) -> None:
+        error = rest.exception()
+        self.outcome = self._decoded(rest.result()) if error is None else error
+        self.transfer.verified_ns = now_ns()
+
+    def _decoded(self, found: ChunkHeader | str) -> ChunkHeader | FetchError:
+        if isinstance(found, str):
+            return FetchError("corrupt", f"from {self._peer}: {found}")
+        return found
 
     def _compared(self, header: ChunkHeader) -> ChunkHeader | FetchError:
         if self._hashers:

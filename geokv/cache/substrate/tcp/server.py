@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from geokv.cache.codec_time import CodecTime
 from geokv.cache.substrate.tcp.channel import Channel
 from geokv.cache.substrate.tcp.conversation import Conversation, Desk
 from geokv.cache.substrate.tcp.handshake import Identity, admit
@@ -28,6 +29,7 @@ class KvServer:
         handshake_s: how long a stranger may take to prove himself.
         idle_s: a connection without a request for so long is closed.
         send_s: how long an answer that is no chunk may take (chunks have leases).
+        codecs: charge for coding; None charges nothing.
     """
 
     def __init__(
@@ -44,11 +46,12 @@ class KvServer:
         handshake_s: float = 10.0,
         idle_s: float = 3600.0,
         send_s: float = 60.0,
+        codecs: CodecTime | None = None,
     ) -> None:
         self.causes: Counter[str] = Counter()
         self._me = me
         self._desk = Desk(
-            me.site, me.layout, source, sink, handlers, memory, throttle, idle_s, send_s
+            me.site, me.layout, source, sink, handlers, memory, throttle, idle_s, send_s, codecs
         )
         self._options = options
         self._max_connections = max_connections

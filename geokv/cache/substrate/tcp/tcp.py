@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from geokv.cache.codec import check_codec
+from geokv.cache.codec_cost import CodecCost
+from geokv.cache.codec_time import CodecTime
 from geokv.cache.keys import ChunkRef
 from geokv.cache.layout import ChunkLayout
 from geokv.cache.record import ChunkHeader
@@ -40,6 +42,7 @@ class TcpTransport:
         limits: ``KvServer``'s keyword limits.
         codec: in which chunks may be coded on their way here (``geokv.cache.codec``);
             ``none``, ``zstd``, and where a transfer need not be exact ``fp8``, ``int8``.
+        codec_costs: what coding and decoding are charged, by codec; None charges nothing.
         tenant_caps, link_caps: bit/s that go out for a tenant, and to a site.
         security: ``mac`` or ``tls``; equal on all sites.
         mixed: whether peers with another layout are refused or, where that can be done,
@@ -64,6 +67,7 @@ class TcpTransport:
         security: Security = "mac",
         mixed: Mixed = "refuse",
         codec: str = "none",
+        codec_costs: Mapping[str, CodecCost] | None = None,
         tenant_caps: Mapping[str, int] | None = None,
         link_caps: Mapping[str, int] | None = None,
     ) -> None:
@@ -78,6 +82,7 @@ class TcpTransport:
         self._options = options or SocketOptions()
         self._limits = dict(limits or {})
         self._codec = check_codec(codec)
+        self._codecs = CodecTime(codec_costs) if codec_costs is not None else None
         self._throttle = Throttle(tenant_caps, link_caps)
         self.memory = Memory()
         self.on_peer: Callable[[str, bool, str], None] = lambda site, up, cause: None
@@ -134,6 +139,7 @@ class TcpTransport:
             self.memory,
             self._throttle,
             self._options,
+            codecs=self._codecs,
             **self._limits,
         )
         bound = await server.start(host, port)
@@ -160,6 +166,7 @@ class TcpTransport:
             self._throttle,
             self._codec,
             lambda peer, up, cause: self.on_peer(peer, up, cause),
+            self._codecs,
         )
 
     def move_peer(self, site: str, host: str, port: int) -> None:
@@ -270,7 +277,8 @@ class TcpTransport:
         return self._me.keys.key(site)
 
     def stats(self) -> dict[str, Any]:
-        """``server`` and ``peers``, as their own ``stats`` say; and the settings."""
+        """``server`` and ``peers``, as their own ``stats`` say; the settings; and ``codecs``
+        where they are charged."""
         return {
             "incarnation": self.incarnation,
             "security": self._me.security,
@@ -278,6 +286,7 @@ class TcpTransport:
             "in_flight": self._in_flight,
             "server": self._server.stats() if self._server else {},
             "peers": {name: peer.stats() for name, peer in self._peers.items()},
+            **({"codecs": self._codecs.stats()} if self._codecs is not None else {}),
         }
 
     async def close(self) -> None:
@@ -285,3 +294,5 @@ class TcpTransport:
             await peer.close()
         if self._server is not None:
             await self._server.close()
+        if self._codecs is not None:
+            self._codecs.close()
