@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from geokv.scenario import load_scenario, read_back
+from geokv.scenario.substrate import LOSSY
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 REFERENCE = CHECKOUT / "results" / "reference"
@@ -48,7 +49,10 @@ def test_a_reference_has_a_valid_row_for_every_cell(name: str) -> None:
     rows, cells = rows_of(name), load_scenario(name).cells()
     assert len(rows) == len(cells)
     for row, cell in zip(rows, cells, strict=True):
-        assert (row["valid"], row["wrong"]) == ("yes", "0"), cell.label
+        assert row["valid"] == "yes", cell.label
+        # Lossy KV may give another answer, which is counted and shown.
+        lossy = cell.scenario.cache.substrate.codec in LOSSY
+        assert lossy or row["wrong"] == "0", cell.label
         assert float(row["km"]) == cell.km
         for title, value in cell.settings.items():
             if not title.endswith(".km"):
