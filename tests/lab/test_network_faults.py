@@ -89,6 +89,16 @@ async def test_a_cut_fires_once_and_heals(lab, make):
     assert fault.target == "a-b"
 
 
+async def test_light_is_seen_when_it_comes_however_long_the_way(lab, make):
+    lab.disturb("a-b", km=2000)
+    fault = make(fault="link-cut", link="a-b")
+    await fault.inject()
+    asked_ns = now_ns()
+    assert (await fault.heal()).t_ns - asked_ns < 3_000_000
+    assert now_ns() - asked_ns > 10_000_000
+    lab.disturb("a-b", km=10)
+
+
 async def test_a_cut_given_up_in_the_middle_leaves_no_cut(lab, make):
     fault = make(fault="link-cut", link="a-b")
     with pytest.raises(TimeoutError):

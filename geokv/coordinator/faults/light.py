@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from geokv.clock import now_ns
 from geokv.coordinator.faults.fault import Evidence
 from geokv.errors import FaultError, LabError
@@ -36,8 +38,7 @@ async def _see_dark(lab: Lab, link: str, dark_ns: int) -> Evidence:
     if any(lit):
         raise LabError(f"link {link} was cut, and a site still has its carrier")
     with LinkSight(lab, link) as sight:
-        for end in (0, 1):
-            await sight.until_shut(end, deadline_s=_SEEN_WITHIN_S)
+        await asyncio.gather(*(sight.until_shut(end, deadline_s=_SEEN_WITHIN_S) for end in (0, 1)))
         return Evidence(
             dark_ns,
             f"neither end of {link} has a carrier, and {sight.packets} frames were lost",
@@ -54,7 +55,10 @@ async def light_up(lab: Lab, link: str) -> Evidence:
     restore(lab, link)
     try:
         with LinkSight(lab, link) as sight:
-            crossings = [await sight.until_open(end, deadline_s=_SEEN_WITHIN_S) for end in (0, 1)]
+            # Both at once: after a long way or a queue there the other would be looked at late.
+            crossings = await asyncio.gather(
+                *(sight.until_open(end, deadline_s=_SEEN_WITHIN_S) for end in (0, 1))
+            )
             lit = carriers(lab, link)
             return Evidence(
                 max(crossing.sent_ns for crossing in crossings),
