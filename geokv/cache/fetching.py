@@ -74,6 +74,8 @@ class Fetcher:
         """Told a key whose bytes in DRAM are no longer what its checksums say."""
         self.on_damaged: Callable[[str, ChunkRef], None] = lambda site, ref: None
         """Told a site and what of it came with bytes that are not what its checksums say."""
+        self.on_unused: Callable[[bytes], None] = lambda key: None
+        """Told a key that came from another site and is kept, though its prefix had ended."""
         self.gate: Callable[[ChunkRef], str] = lambda ref: ""
         """Why a chunk must not be used now, though it is here and whole."""
 
@@ -114,9 +116,9 @@ class Fetcher:
                     await on_chunk(i, arrival.entry)
                 self._count(outcome, arrival)
         except BaseException:
-            await self._give_up(steps)
+            await self._give_up(plan, steps)
             raise
-        await self._leave(steps, sent)
+        await self._leave(plan, steps, sent, outcome.usable_chunks)
         return outcome
 
     def _missed(self, outcome: Outcome, plan: Plan, index: int, error: FetchError) -> None:
@@ -359,7 +361,9 @@ class Fetcher:
 
     # -- ending early ----------------------------------------------------------
 
-    async def _leave(self, steps: list[_Step], sent: dict[int, Transfer]) -> None:
+    async def _leave(
+        self, plan: Plan, steps: list[_Step], sent: dict[int, Transfer], used: int
+    ) -> None:
         """The prefix has ended: what is not asked for yet never will be; answers under
         way are let in, because closing their connections would cost more."""
         ended = []
@@ -368,6 +372,8 @@ class Fetcher:
                 step.entry.release()
             elif isinstance(step, asyncio.Task):
                 step.add_done_callback(_release)
+                if i >= used:
+                    self._tell_unused(plan.refs[i], step)
                 if not step.done() and (i not in sent or sent[i].state == "queued"):
                     step.cancel()
                     ended.append(step)
@@ -375,15 +381,26 @@ class Fetcher:
                     self._keep(step)
         await asyncio.gather(*ended, return_exceptions=True)
 
-    async def _give_up(self, steps: list[_Step]) -> None:
+    async def _give_up(self, plan: Plan, steps: list[_Step]) -> None:
         tasks = [step for step in steps if isinstance(step, asyncio.Task)]
-        for step in steps:
+        for ref, step in zip(plan.refs, steps, strict=False):
             if isinstance(step, _Arrival):
                 step.entry.release()
-        for task in tasks:
-            task.cancel()
-            task.add_done_callback(_release)
+            elif isinstance(step, asyncio.Task):
+                step.cancel()
+                step.add_done_callback(_release)
+                self._tell_unused(ref, step)
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _tell_unused(self, ref: ChunkRef, task: asyncio.Task[_Arrival]) -> None:
+        """Once ``task`` has ended: what it brought here is here, whoever asked for it."""
+
+        def ended(task: asyncio.Task[_Arrival]) -> None:
+            came = not task.cancelled() and task.exception() is None
+            if came and task.result().source != LOCAL:
+                self.on_unused(ref.key)
+
+        task.add_done_callback(ended)
 
 
 def _closed(cause: str) -> FetchError:

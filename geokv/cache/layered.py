@@ -190,6 +190,8 @@ class LayeredFetcher(Fetcher):
                 slot, one.slot = one.slot, None
                 self._tier.abort(slot, cause)
                 self._history.note("fetch", one.ref.key, source=one.site, cause=cause)
+            if one.whole is not None:
+                self._tell_unused(one.ref, one.whole)
             if one.arrival is not None:
                 one.arrival.entry.release()
             elif one.whole is not None:

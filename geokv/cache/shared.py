@@ -166,6 +166,7 @@ class SharedCache:
         )
         self._doubter = Doubter(self.tiers, layout, transport, spawn, self._rotten)
         self._fetcher.on_rotten = self._rotten
+        self._fetcher.on_unused = self._landed
         self._fetcher.on_damaged = self._doubter.doubt
         self._fetcher.gate = lambda ref: self._forgetting.closed_to(ref.tenant, ref.epoch)
 
@@ -621,6 +622,7 @@ class SharedCache:
                 self._replicator.published([key])
 
     def _landed(self, key: bytes) -> None:
-        """A chunk that another site pushed is readable here."""
+        """A chunk is readable here that no request waits for: another site pushed it, or it
+        came when its prefix had already ended."""
         if self._replicate:
             self._announcer.publish_soon([key])

@@ -34,7 +34,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class During:
-    """What was sent between a fault taking effect and its end."""
+    """What was under way at any time between a fault taking effect and its end."""
 
     kinds: dict[str, Kind]
     first_remote_ns: int | None
@@ -55,10 +55,19 @@ def during(found: Fates, fault: FaultSeen) -> During | None:
     took_ns = fault.took_ns
     if took_ns is None:
         return None
-    since = [one for one, _ in found.by_request if one.sent_ns >= took_ns]
-    remote = [one.first_ns for one in since if one.chunks_remote and one.first_ns is not None]
+    rows = [one for one, _ in found.by_request]
+    remote = [
+        one.first_ns
+        for one in rows
+        if one.sent_ns >= took_ns and one.chunks_remote and one.first_ns is not None
+    ]
     until_ns = fault.healed_ns
-    inside = [one for one in since if until_ns is None or one.sent_ns < until_ns]
+    inside = [
+        one
+        for one in rows
+        if (until_ns is None or one.sent_ns < until_ns)
+        and (one.first_ns is None or one.first_ns > took_ns)
+    ]
     return During(by_kind(inside), min(remote) - took_ns if remote else None)
 
 

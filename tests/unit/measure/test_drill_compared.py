@@ -83,9 +83,9 @@ def test_kinds_are_told_apart_over_the_drill_and_while_a_fault_lasts(drill, tmp_
     assert cell["kinds"]["cold"]["remote"] == 0
     assert cell["kinds"]["cold"]["ttft_p50_ms"] == cell["kinds"]["cold"]["ttft_p99_ms"] == 73.0
     (cut,) = [one for one in cell["faults"] if one["name"] == "cut"]
-    # Those sent from 1003 to 1504 ms: 21 to 30.
+    # Those sent from 1003 to 1504 ms, 21 to 30, and 20, which had no token when it was cut.
     kinds = cut["during"]["kinds"]
-    assert [(kinds[one]["asked"], kinds[one]["remote"]) for one in kinds] == [(5, 0), (5, 0)]
+    assert [(kinds[one]["asked"], kinds[one]["remote"]) for one in kinds] == [(6, 0), (5, 0)]
     # Number 32, sent at 1600 ms, has its first token after 18 ms.
     assert cut["during"]["first_remote_ms"] == pytest.approx(1618 - 1003)
 
@@ -135,7 +135,7 @@ def test_every_form_shows_the_sweep(drill, tmp_path):
     (head,) = [line for line in page.splitlines() if "goodput" in line]
     assert "cut: fetch p50 ms" in head and "load: fetch" not in head
     (row,) = [line for line in page.splitlines() if line.startswith("| 0.8 | 50 |")]
-    assert "| 60 | 60 | 153.00 | 153.00 | 73.00 | 73.00 |" in row and "| 0/5 |" in row
+    assert "| 60 | 60 | 153.00 | 153.00 | 73.00 | 73.00 |" in row and "| 0/6 |" in row
     assert "| 50 | 0.62 | 0.00 | 0.87 |" in page
     stops = pivots(summary)[-1]
     assert stops.head == ["a-b km", "median", "p99", "on paper"] and len(stops.rows) == 2
