@@ -35,6 +35,8 @@ def _row(cell: dict[str, Any], others: list[str]) -> dict[str, Any]:
     for name in _CELL:
         void = name in _RESULTS and not cell["valid"]
         row[name] = "" if void else _show(cell[name])
+    fates = cell["fates"]
+    row["wrong"] = fates["requests"]["wrong"] + fates["fetches"]["wrong"]
     row.update({name: _show(value) for name, value in sweep_columns(cell).items()})
     for what in ("requests", "fetches"):
         row.update({f"{what}_{fate}": count for fate, count in cell["fates"][what].items()})

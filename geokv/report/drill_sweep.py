@@ -37,53 +37,65 @@ def outages(summary: dict[str, Any]) -> list[str]:
 
 
 def sweep_titles(summary: dict[str, Any], short: bool = False) -> list[str]:
-    """Column heads; ``short`` breaks them for a terminal and leaves out what can be seen
-    elsewhere."""
-    settings = [
-        words.short_title(path) if short else path for path in words.other_settings(summary)
-    ]
-    lost = ["lost"] if short else list(_FETCHES)
-    heads = [*settings, "km", "asked", "answered", "fetch p50 ms", "p99 ms", "compute p50 ms"]
-    heads += ["p99 ms", "goodput Gb/s", *lost]
-    for name in outages(summary):
-        heads += [f"{name}: fetch p50 ms", "p99 ms", "compute p50 ms", "p99 ms", "fetched of asked"]
-        heads.append("first ms")
-    heads.append("verdict")
+    """Column heads; ``short`` breaks them for a terminal and leaves out what has no room there."""
+    heads = [head for head, _, _ in _columns(summary, measured(summary)[0], short)]
     return [head.replace(" ", "\n") for head in heads] if short else heads
 
 
 def sweep_rows(summary: dict[str, Any], short: bool = False) -> list[list[str]]:
     """As ``sweep_titles``. A cell whose links were off shows no times (INV-7)."""
+    return [[text for _, text, _ in _columns(summary, cell, short)] for cell in measured(summary)]
+
+
+def _columns(
+    summary: dict[str, Any], cell: dict[str, Any], short: bool
+) -> list[tuple[str, str, bool]]:
+    """Head, text and whether a terminal shows it, of every column of a cell."""
     paths, names = words.other_settings(summary), outages(summary)
-    return [_row(cell, paths, names, short) for cell in measured(summary)]
-
-
-def _row(cell: dict[str, Any], paths: list[str], names: list[str], short: bool) -> list[str]:
     fetches = cell["fates"]["fetches"]
     lost = fetches["retried"] + fetches["recomputed"] + fetches["failed"]
-    row = [words.setting(cell, path) for path in paths]
-    row += [words.km(cell), str(cell["requests"]), str(cell["answered"])]
-    row += _times(cell, cell["kinds"])
+    columns = [
+        (words.short_title(path) if short else path, words.setting(cell, path), True)
+        for path in paths
+    ]
+    columns += [
+        ("km", words.km(cell), True),
+        ("asked", str(cell["requests"]), not names),
+        ("answered", str(cell["answered"]), not names),
+    ]
+    columns += _times(cell, "", cell["kinds"], not names)
     goodput = cell["kinds"][FETCHED]["goodput_gbps"]
-    row.append(words.number(goodput, 1) if cell["valid"] else words.VOID)
-    row += [str(lost)] if short else [str(fetches[fate]) for fate in _FETCHES]
+    shown = words.number(goodput, 1) if cell["valid"] else words.VOID
+    columns.append(("goodput Gb/s", shown, not names))
+    columns += [(fate, str(fetches[fate]), False) for fate in _FETCHES]
+    if short:
+        columns.append(("lost", str(lost), True))
     faults = {fault["name"]: fault["during"] or {} for fault in cell["faults"]}
     for name in names:
         during = faults.get(name, {})
         kinds = during.get("kinds", {})
-        row += _times(cell, kinds)
+        columns += _times(cell, f"{name}: ", kinds, len(names) == 1)
         fetched = kinds.get(FETCHED, {"remote": 0, "asked": 0})
-        row.append(f"{fetched['remote']}/{fetched['asked']}")
-        again = words.ms(during.get("first_remote_ms"))
-        row.append(again if cell["valid"] else words.VOID)
-    return [*row, cell["verdict"]]
+        again = words.ms(during.get("first_remote_ms")) if cell["valid"] else words.VOID
+        columns += [
+            (f"{name}: fetched of asked", f"{fetched['remote']}/{fetched['asked']}", True),
+            (f"{name}: first fetched ms", again, True),
+        ]
+    columns.append(("verdict", cell["verdict"], True))
+    return [column for column in columns if column[2] or not short]
 
 
-def _times(cell: dict[str, Any], kinds: dict[str, Any]) -> list[str]:
-    if not cell["valid"]:
-        return [words.VOID] * 4
+def _times(
+    cell: dict[str, Any], place: str, kinds: dict[str, Any], terminal: bool
+) -> list[tuple[str, str, bool]]:
     return [
-        words.ms(kinds.get(kind, {}).get(one)) for kind in (FETCHED, COMPUTED) for one in _TIMES
+        (
+            f"{place}{word} {name} ms",
+            words.ms(kinds.get(kind, {}).get(key)) if cell["valid"] else words.VOID,
+            terminal,
+        )
+        for kind, word in ((FETCHED, "fetch"), (COMPUTED, "compute"))
+        for name, key in zip(("p50", "p99"), _TIMES, strict=True)
     ]
 
 
