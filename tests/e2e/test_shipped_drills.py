@@ -18,6 +18,8 @@ AGAIN = ("eviction-race", "event-gap", "purge-under-partition", "site-crash-mid-
 ALL_S = 3600.0
 """On a machine that others use, too."""
 
+pytestmark = pytest.mark.timeout(2 * ALL_S)
+
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
