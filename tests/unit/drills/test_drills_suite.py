@@ -131,6 +131,9 @@ def test_ctrl_c_ends_what_runs_and_says_what_was_done(tmp_path: Path) -> None:
         from test_drills_suite import Seen, broken
         from geokv.drills.suite import Task, exit_code, run_tasks
 
+        # What was started in the background of a shell has it ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
         class Impatient(Seen):
             def begun(self, number):
                 os.kill(os.getpid(), signal.SIGINT)
