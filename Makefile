@@ -17,7 +17,8 @@ setup:
 run: setup
 	@$(BIN)/geokv run distance_ttft
 
-test: setup
+test:
+	@scripts/setup tests
 	@$(BIN)/python tests/run_all.py
 
 check: setup
