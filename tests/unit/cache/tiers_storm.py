@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cache_sites import World, content, filling, make_layout, make_refs, soon
+from cache_sites import Site, World, content, filling, make_layout, make_refs, soon
 
 from geokv.cache import ChunkRef, DiskCost, DiskTier, Entry
 from geokv.cache.locality import WRITE_POLICIES, disk_file
@@ -114,6 +114,13 @@ def truth(world: World, settled: CentralDirectory) -> None:
         assert set(says) <= holders, f"{key.hex()}: the directory says {says}, it is {holders}"
 
 
+async def given_back(*sites: Site) -> None:
+    """What was lent to a fetch that was cancelled comes back when its connection has said so."""
+    async with asyncio.timeout(15):  # a lease is 10 s
+        while any(site.cache.leases for site in sites):
+            await asyncio.sleep(0.005)
+
+
 async def one_round(folder: Path, seed: int) -> Counter[str]:
     rng = random.Random(seed)
     world = World()
@@ -148,6 +155,7 @@ async def one_round(folder: Path, seed: int) -> Counter[str]:
         for _ in range(3):  # what one finishes may give the other something to do
             await a.cache.quiesce(soon())
             await b.cache.quiesce(soon())
+        await given_back(a, b)
     for site in (a, b):
         site.cache.check_integrity()
         stats = site.cache.tier.stats()
