@@ -76,7 +76,7 @@ def write_all(run_dir: Path) -> dict[str, Any]:
     if read_back(run_dir / "scenario.yaml").is_drill:
         return _write_drill(run_dir)
     # Imported late: a table is printed and a folder made without Arrow and Matplotlib.
-    from geokv.report.html import to_html
+    from geokv.report.page.write import write_page
     from geokv.report.parquet import write_parquet
     from geokv.report.plots import draw_plots
 
@@ -90,7 +90,7 @@ def write_all(run_dir: Path) -> dict[str, Any]:
     requests = load_requests(run_dir)
     write_parquet(run_dir / "requests.parquet", requests, records, joules_by_request(run_dir))
     draw_plots(summary, run_dir / "plots")
-    write_text(run_dir / "report.html", to_html(summary, records, run_dir / "plots"))
+    write_page(run_dir, summary)
     return summary
 
 
@@ -106,6 +106,9 @@ def _write_drill(run_dir: Path) -> dict[str, Any]:
 
         draw_plots(summary, run_dir / "plots")
     write_sheets(run_dir, summary)
+    from geokv.report.page.write import write_page
+
+    write_page(run_dir, summary)
     return summary
 
 

@@ -1,4 +1,4 @@
-"""What a sheet is made of, whatever it is written as."""
+"""What sheets and pages are made of, whatever they are written as."""
 
 from __future__ import annotations
 
@@ -24,13 +24,19 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Table:
-    """``marks``: of each row True, False, None (cannot be known) or ``""`` for no mark."""
+    """Without titles in ``head`` it is a list of facts, whose first column names them.
+
+    ``marks``: of each row True, False, None (cannot be known) or ``""`` for no mark.
+    """
 
     head: list[str]
     rows: list[list[str]]
     marks: list[bool | str | None] = field(default_factory=list)
     numbers: bool = False
     """Whether every column but the first is made of numbers."""
+    tones: list[str] = field(default_factory=list)
+    """Of each row ``quiet`` (shown for comparison), ``bad`` or nothing."""
+    caption: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,11 +47,13 @@ class Code:
 
 @dataclass(frozen=True)
 class Figure:
-    """``file``: where in the run folder the same drawing lies."""
+    """``file``: where in the run folder the same drawing lies. ``alt``: what it shows, for who
+    cannot see it; without one its ``said`` stands for it."""
 
     svg: str
     file: str
     said: str
+    alt: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,22 @@ class Cards:
     items: list[tuple[str, str, bool]]
 
 
-Block = Heading | Para | Bullets | Table | Code | Figure | Cards
+@dataclass(frozen=True)
+class Links:
+    """Files beside the page: (path from the run folder, what it holds)."""
+
+    items: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Something long, behind one line that names it; open on paper."""
+
+    title: str
+    blocks: list[Block]
+
+
+Block = Heading | Para | Bullets | Table | Code | Figure | Cards | Links | Fold
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,9 @@
-"""A sheet as GitHub-flavoured Markdown."""
+"""Blocks, and a sheet, as GitHub-flavoured Markdown."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
 
 from geokv.report.sheet.blocks import (
     Block,
@@ -8,7 +11,9 @@ from geokv.report.sheet.blocks import (
     Cards,
     Code,
     Figure,
+    Fold,
     Heading,
+    Links,
     Para,
     Sheet,
     Table,
@@ -21,44 +26,54 @@ _SIGNS = {"pass": "✓", "fail": "✗"}
 def sheet_markdown(sheet: Sheet) -> str:
     """The whole sheet; figures are named where they lie in the run folder."""
     lines = [
-        f"# {_text(sheet.title)}",
+        f"# {plain(sheet.title)}",
         "",
-        f"{_text(sheet.kicker)}",
+        f"{plain(sheet.kicker)}",
         "",
-        f"*{_text(sheet.question)}*",
+        f"*{plain(sheet.question)}*",
         "",
         f"**{_SIGNS.get(sheet.verdict, '?')} {sheet.verdict_word}** — {sheet.verdict_said}",
         "",
     ]
-    for block in sheet.blocks:
-        lines += [*_block(block), ""]
-    lines += ["---", "", _text(sheet.footer)]
+    lines += blocks_markdown(sheet.blocks)
+    lines += ["---", "", plain(sheet.footer)]
     return "\n".join(lines) + "\n"
 
 
-def _block(block: Block) -> list[str]:
+def blocks_markdown(blocks: Sequence[Block], top: int = 2) -> list[str]:
+    """Lines, an empty one behind every block; no heading is above level ``top``."""
+    return [line for block in blocks for line in (*_block(block, top), "")]
+
+
+def _block(block: Block, top: int) -> list[str]:
     if isinstance(block, Heading):
-        return [f"{'#' * block.level} {_text(block.text)}"]
+        return [f"{'#' * max(block.level, top)} {plain(block.text)}"]
     if isinstance(block, Para):
-        return [_text(block.text)]
+        return [plain(block.text)]
     if isinstance(block, Bullets):
-        return [f"- {_text(item)}" for item in block.items]
+        return [f"- {plain(item)}" for item in block.items]
     if isinstance(block, Cards):
         names = [name for name, _, _ in block.items]
         return _table(names, [[value for _, value, _ in block.items]], False)
     if isinstance(block, Code):
-        said = [_text(block.said), ""] if block.said else []
+        said = [plain(block.said), ""] if block.said else []
         return [*said, "```", *block.lines, "```"]
     if isinstance(block, Figure):
-        said = ["", _text(block.said)] if block.said else []
-        return [f"![]({block.file})", *said]
+        said = ["", plain(block.said)] if block.said else []
+        return [f"![{plain(block.alt)}]({block.file})", *said]
+    if isinstance(block, Links):
+        return [f"- [{plain(file)}]({file}) {plain(said)}" for file, said in block.items]
+    if isinstance(block, Fold):
+        inside = blocks_markdown(block.blocks, top)[:-1]
+        return [f"<details><summary>{escape(block.title)}</summary>", "", *inside, "", "</details>"]
     if isinstance(block, Table):
         head, rows = block.head, block.rows
         if block.marks:
             head = ["", *head]
             marked = zip(block.marks, rows, strict=True)
             rows = [[mark_of(mark), *row] for mark, row in marked]
-        return _table(head, rows, block.numbers)
+        caption = [plain(block.caption), ""] if block.caption else []
+        return [*caption, *_table(head, rows, block.numbers)]
     raise TypeError(f"no Markdown for {type(block).__name__}")
 
 
@@ -68,10 +83,10 @@ def _table(head: list[str], rows: list[list[str]], numbers: bool) -> list[str]:
 
 
 def _row(texts: list[str]) -> str:
-    return "| " + " | ".join(_text(text).replace("|", "\\|") for text in texts) + " |"
+    return "| " + " | ".join(plain(text).replace("|", "\\|") for text in texts) + " |"
 
 
-def _text(text: str) -> str:
+def plain(text: str) -> str:
     """Nothing of what was recorded becomes mark-up."""
     for sign in "\\`*_<[":
         text = text.replace(sign, "\\" + sign)

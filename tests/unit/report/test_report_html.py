@@ -8,7 +8,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from geokv.measure.records import load_cells
-from geokv.report.html import to_html
+from geokv.report.page.content import sections
+from geokv.report.page.html import page_html
 from geokv.report.run_folder import write_all
 
 
@@ -44,7 +45,7 @@ def test_page_holds_table_plots_links_and_expectations(run_dir: Path) -> None:
     rows = len(summary["cells"]) + len(summary["expectations"])
     rows += sum(len(cell.links) for cell in load_cells(run_dir))
     rows += len(summary["energy"]["constants"])
-    headings = 3
+    headings = 4
     assert page.tags.count("tr") == rows + headings
     for item in summary["expectations"]:
         assert item["name"] in page.text
@@ -62,6 +63,6 @@ def test_page_fetches_nothing_and_runs_nothing(run_dir: Path) -> None:
 def test_words_of_the_user_are_text_and_never_markup(run_dir: Path) -> None:
     summary = json.loads(json.dumps(write_all(run_dir)))
     summary["scenario"]["title"] = "<script>alert(1)</script>"
-    page = outline(to_html(summary, load_cells(run_dir), run_dir / "plots"))
+    page = outline(page_html(summary, sections(summary, run_dir)))
     assert "script" not in page.tags
     assert "<script>alert(1)</script>" in page.text
