@@ -26,6 +26,7 @@ OneIn = Annotated[int, Field(ge=1)]
 class Damage(Strict):
     """Of so many chunks that go to ``peers`` one is damaged; no peers end it."""
 
+    name: str
     peers: list[str]
     one_in: OneIn = 1
     seed: int = 0
@@ -66,8 +67,8 @@ def add_drill_doors(app: FastAPI, worker: Worker, roster: Roster) -> None:
     async def chunks(body: Damage) -> dict[str, int]:
         if not damage:
             damage.append(ChunkDamage(cache.source, body.seed))
-        damage[0].set(body.peers, body.one_in)
-        return {"damaged": damage[0].damaged}
+        damage[0].set(body.name, body.peers, body.one_in)
+        return {name: aim.damaged for name, aim in damage[0].aims.items()}
 
     @app.post("/completions")
     async def completions(body: Lose) -> dict[str, int]:
@@ -85,19 +86,19 @@ def add_drill_doors(app: FastAPI, worker: Worker, roster: Roster) -> None:
             )
         if not ways:
             ways.append(EventWay(cache.directory, body.seed))
-        way = ways[0]
-        way.loss = way.loss if body.loss is None else body.loss
-        way.duplicate = way.duplicate if body.duplicate is None else body.duplicate
-        if body.window_s is not None:
-            way.window_ns = round(body.window_s * NS_PER_S)
-        return dict(way.counters)
+        window_s = body.window_s
+        ways[0].set(
+            body.loss, body.duplicate, None if window_s is None else round(window_s * NS_PER_S)
+        )
+        return dict(ways[0].counters)
 
     @app.get("/meddled")
     async def meddled() -> dict[str, Any]:
-        """What has been done so far, and when for the first time."""
+        """What has been done since it was last asked for, and when for the first time."""
         found: dict[str, dict[str, int]] = {}
-        if damage and damage[0].damaged:
-            found["damaged"] = {"times": damage[0].damaged, "first_ns": damage[0].first_ns}
+        for name, aim in damage[0].aims.items() if damage else ():
+            if aim.damaged:
+                found[f"damaged by {name}"] = {"times": aim.damaged, "first_ns": aim.first_ns}
         if losses and losses[0].lost:
             found["uncompleted"] = {"times": losses[0].lost, "first_ns": losses[0].first_ns}
         for what, first_ns in ways[0].first_ns.items() if ways else ():

@@ -270,6 +270,9 @@ async def test_chunks_are_damaged_after_tcp_and_only_while_it_lasts(play):
     assert (await fault.heal()).data == {"damaged": 1}
     record = await play.ask("b", "third")
     assert record["misses"] == {} and record["chunks_remote"] == 2
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await fault.inject()  # what it did the first time is no sign of a second
 
 
 async def test_a_completion_that_is_lost_costs_the_deadline_and_no_lease(play):
@@ -281,6 +284,9 @@ async def test_a_completion_that_is_lost_costs_the_deadline_and_no_lease(play):
     assert (await play.stage.control("a").get("/pools"))["dram"]["leases"] == 0
     await play.stage.control("b").post("/drop", tiers=["device", "dram", "disk"])
     assert (await play.ask("b", "third"))["chunks_remote"] == 2
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await fault.inject()
 
 
 async def test_a_purge_is_asked_and_acknowledged(play):

@@ -36,6 +36,7 @@ class Timeline:
         self._moments = moments
         self._over = asyncio.Event()
         self._faults = faults
+        self._held: dict[str, str] = {}
 
     async def run(self, start_ns: int) -> None:
         """All events, until each has ended; ``end`` lets no new one begin.
@@ -57,6 +58,20 @@ class Timeline:
             self._note(fault, "did-not-fire", None, {"said": "the stream ended before its moment"})
             return
         self._note(fault, "asked")
+        if taken := [claim for claim in sorted(fault.claims) if claim in self._held]:
+            by = self._held[taken[0]]
+            said = f"did not fire: {taken[0]} is held by {by}, which has not healed yet"
+            self._note(fault, "did-not-fire", None, {"said": said})
+            return
+        self._held |= dict.fromkeys(fault.claims, event.title)
+        try:
+            await self._happens(fault)
+        finally:
+            for claim in fault.claims:
+                self._held.pop(claim, None)
+
+    async def _happens(self, fault: Fault[Any]) -> None:
+        event: Event = fault.event
         seen = await self._try(fault, fault.inject, "took-effect", "did-not-fire")
         if seen is not None:
             self._moments.mark(event.title, "took_effect")

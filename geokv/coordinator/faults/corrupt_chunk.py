@@ -22,17 +22,21 @@ class CorruptChunkFault(Fault[CorruptChunk]):
         for site in senders:
             seed = self.stage.rng(f"{self.event.title}/{site}").getrandbits(32)
             await self.stage.control(site).post(
-                "/chunks", peers=peers[site], one_in=self.event.one_in, seed=seed
+                "/chunks",
+                name=self.event.title,
+                peers=peers[site],
+                one_in=self.event.one_in,
+                seed=seed,
             )
-        seen = await first_seen(self.stage, senders, "damaged")
+        seen = await first_seen(self.stage, senders, f"damaged by {self.event.title}")
         said = f"a chunk that {seen.sites[0]} sent over {self.event.link} was damaged"
         return Evidence(seen.first_ns, said, {"by": seen.sites})
 
     async def heal(self) -> Evidence:
         senders = running(self.stage, list(self._served()))
         for site in senders:
-            await self.stage.control(site).post("/chunks", peers=[])
-        seen = await counted(self.stage, senders, "damaged")
+            await self.stage.control(site).post("/chunks", name=self.event.title, peers=[])
+        seen = await counted(self.stage, senders, f"damaged by {self.event.title}")
         said = f"nothing is damaged any more; {seen.times} chunks were"
         return Evidence(now_ns(), said, {"damaged": seen.times})
 

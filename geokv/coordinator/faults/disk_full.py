@@ -15,6 +15,7 @@ class DiskFullFault(Fault[DiskFull]):
     """Seen from outside: another process's page is refused with ENOSPC, and taken later."""
 
     kind = "disk-full"
+    alone = True
 
     async def inject(self) -> Evidence:
         folder = folder_of(self.stage, self.event.site)

@@ -11,6 +11,7 @@ class DiskSlowFault(Fault[DiskSlow]):
     """Read back over the control socket: nothing but the length of answers shows it outside."""
 
     kind = "disk-slow"
+    alone = True
 
     async def inject(self) -> Evidence:
         return await make_slow(self.stage, self.event.site, "disk", self.event.factor)

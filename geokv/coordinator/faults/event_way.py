@@ -24,6 +24,7 @@ class EventWayFault(Fault[W]):
     """
 
     deadline_s = 10.0
+    alone = True
     happens: ClassVar[str]
     words: ClassVar[str]
 

@@ -41,10 +41,13 @@ class Fault(ABC, Generic[E]):
         deadline_s: at which the runner gives up waiting for evidence, of ``inject`` and of
             ``heal`` each.
         target: what it hits, for records: a link, a site, a tenant.
+        alone: whether two of its kind on one target would undo each other, because healing
+            gives back what was before.
     """
 
     kind: ClassVar[str]
     deadline_s: float = 5.0
+    alone: ClassVar[bool] = False
 
     def __init__(self, event: E, stage: Stage) -> None:
         self.event = event
@@ -58,6 +61,11 @@ class Fault(ABC, Generic[E]):
             if named:
                 return str(named)
         return ""
+
+    @property
+    def claims(self) -> frozenset[str]:
+        """What no other fault may hold while this one lasts, in words."""
+        return frozenset({f"{self.kind} of {self.target}"} if self.alone else ())
 
     async def prepare(self) -> None:
         """What must be done before the first request is sent; most need nothing.

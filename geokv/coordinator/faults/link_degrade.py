@@ -34,6 +34,12 @@ class LinkDegradeFault(Fault[LinkDegrade]):
     deadline_s = 10.0
     _before: dict[str, Any] | None = None
 
+    @property
+    def claims(self) -> frozenset[str]:
+        """Each property of the link by itself: one may be slower while another makes it lossy."""
+        named = {"loss" if name == "loss_model" else name for name in _named(self.event)}
+        return frozenset(f"{name} of {self.event.link}" for name in named)
+
     async def inject(self) -> Evidence:
         lab, link = self.stage.lab, self.event.link
         drawn = lab.plan.topology.links[link]

@@ -12,6 +12,7 @@ class LostCompletionFault(Fault[LostCompletion]):
     """Done in the process that serves, and seen by its count of answers it did not end."""
 
     kind = "lost-completion"
+    alone = True
 
     async def inject(self) -> Evidence:
         site = self.event.site

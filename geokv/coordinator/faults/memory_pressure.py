@@ -12,6 +12,7 @@ class MemoryPressureFault(Fault[MemoryPressure]):
     """Read over the control socket: how many chunks the site can read is known to it alone."""
 
     kind = "memory-pressure"
+    alone = True
 
     async def inject(self) -> Evidence:
         site = self.event.site

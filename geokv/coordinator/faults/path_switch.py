@@ -21,6 +21,7 @@ class PathSwitchFault(Fault[PathSwitch]):
     and has healed when the old way, to which it goes back likewise, carries again."""
 
     kind = "path-switch"
+    alone = True
     _km: float | None = None
 
     def __init__(self, event: PathSwitch, stage: Stage) -> None:

@@ -19,6 +19,7 @@ class SiteFreezeFault(Fault[SiteFreeze]):
     """Seen in the process table: the state of the process is T, and later another."""
 
     kind = "site-freeze"
+    alone = True
     _frozen = 0
 
     async def inject(self) -> Evidence:

@@ -11,6 +11,7 @@ class SlowGpuFault(Fault[SlowGpu]):
     """Read back over the control socket: nothing but the length of answers shows it outside."""
 
     kind = "slow-gpu"
+    alone = True
 
     async def inject(self) -> Evidence:
         return await make_slow(self.stage, self.event.site, "gpu", self.event.factor)

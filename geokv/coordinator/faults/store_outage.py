@@ -25,6 +25,7 @@ class StoreOutageFault(Fault[StoreOutage]):
     """Seen from outside: a file cannot be opened or made in any folder of entries."""
 
     kind = "store-outage"
+    alone = True
 
     async def inject(self) -> Evidence:
         entries = folder_of(self.stage, self.event.site) / LAYOUT_FOLDER

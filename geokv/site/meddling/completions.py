@@ -19,8 +19,8 @@ class LostCompletions:
     """Of every so many chunks that this process sends over tcp one is not completed.
 
     Attributes:
-        lost: how many were not.
-        first_ns: when the first was begun; 0 before.
+        lost: how many were not, since this last began.
+        first_ns: when the first of them was begun; 0 before.
     """
 
     def __init__(self, site: str) -> None:
@@ -38,7 +38,9 @@ class LostCompletions:
         Conversation._chunk = chunk  # type: ignore[method-assign]
 
     def set(self, one_in: int) -> None:
-        """From now on; 0 ends it."""
+        """From now on; 0 ends it, and what was counted stays."""
+        if one_in:
+            self.lost = self.first_ns = 0
         self._one_in = one_in
         self._count = 0
 

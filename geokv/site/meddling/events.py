@@ -19,34 +19,52 @@ class EventWay:
     nothing, as of a datagram; comparisons and questions are left alone.
 
     Attributes:
-        counters: ``lost``, ``duplicated``, ``overtaken`` so far.
+        counters: ``lost``, ``duplicated``, ``overtaken``, each since it last began.
         first_ns: when the first of each was.
     """
 
     def __init__(self, directory: SequencedDirectory, seed: int) -> None:
         self.counters: Counter[str] = Counter()
         self.first_ns: dict[str, int] = {}
-        self.loss = self.duplicate = 0.0
-        self.window_ns = 0
-        """Events wait for up to so long before they go."""
+        self._loss = self._duplicate = 0.0
+        self._window_ns = 0
         self._rng = random.Random(seed)
         self._deliver = directory.deliver
         self._waiting: dict[asyncio.Task[None], int] = {}
         self._delivered = 0
         directory.deliver = self._send
 
+    def set(
+        self,
+        loss: float | None = None,
+        duplicate: float | None = None,
+        window_ns: int | None = None,
+    ) -> None:
+        """From now on; 0 ends it, and what was counted stays. What is None is left as it is.
+
+        Args:
+            window_ns: events wait for up to so long before they go.
+        """
+        for what, asked in (("lost", loss), ("duplicated", duplicate), ("overtaken", window_ns)):
+            if asked:
+                self.counters.pop(what, None)
+                self.first_ns.pop(what, None)
+        self._loss = self._loss if loss is None else loss
+        self._duplicate = self._duplicate if duplicate is None else duplicate
+        self._window_ns = self._window_ns if window_ns is None else window_ns
+
     async def _send(self, say: Say, deadline_ns: int) -> Told | None:
-        if self._rng.random() < self.loss:
+        if self._rng.random() < self._loss:
             self._note("lost")
             return None
-        if self.window_ns:
-            wait_ns = self._rng.randrange(self.window_ns)
+        if self._window_ns:
+            wait_ns = self._rng.randrange(self._window_ns)
             task = asyncio.get_running_loop().create_task(self._later(say, wait_ns))
             self._waiting[task] = say.seq
             task.add_done_callback(self._waiting.pop)
             return None
         told = await self._deliver(say, deadline_ns)
-        if self._rng.random() < self.duplicate:
+        if self._rng.random() < self._duplicate:
             self._note("duplicated")
             await self._deliver(say, deadline_ns)
         return told

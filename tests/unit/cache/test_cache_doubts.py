@@ -81,12 +81,12 @@ async def test_what_rotted_on_its_senders_disk_goes_too(world: World, tmp_path: 
 async def test_what_was_damaged_on_its_way_stays(world: World) -> None:
     a, b, refs = await two(world)
     damage = ChunkDamage(a.cache.source, seed=1)
-    damage.set(["b"], one_in=2)
+    damage.set("noise", ["b"], one_in=2)
     assert await pull(b, refs, layered=False) == (1, {"corrupt": 1})
     await b.cache.quiesce(soon())
     assert len(a.cache.tier) == 3 and a.cache.stats()["doubts"] == {"sound": 1}
     assert b.cache.stats()["doubts"] == {"told": 1}
-    damage.set([], 1)
+    damage.set("noise", [], 1)
     assert await pull(b, refs, layered=False) == (3, {})
 
 

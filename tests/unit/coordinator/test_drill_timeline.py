@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 
@@ -18,6 +18,7 @@ from geokv.coordinator.drill.timeline import Timeline
 from geokv.coordinator.faults import Evidence, Fault, fault_class
 from geokv.errors import ConfigError, FaultError
 from geokv.scenario import load_scenario
+from geokv.scenario.timeline import AnyEvent
 from geokv.scenario.timeline.event import parse_condition
 
 Make = Callable[..., "Drill"]
@@ -161,6 +162,28 @@ async def test_what_was_not_seen_is_said_and_taken_back_all_the_same(
     assert words in failed["evidence"]["said"]
     state = "healed" if broken == "stays" else "took_effect"
     assert not one.moments.holds(parse_condition(f"faults.link-cut.{state}"))
+
+
+async def test_what_would_undo_another_waits_for_no_one_and_says_so(drill: Make) -> None:
+    one = drill(
+        cut(at=0, name="first", **{"for": 0.05}),
+        cut(at=0.02, name="second", **{"for": 0.05}),
+        cut(at=0.1, name="third", **{"for": 0.01}),
+    )
+    for fault in one.faults:
+        fault.alone = True  # type: ignore[misc]
+    await one.timeline.run(now_ns())
+    assert [phase for name, phase in one.said() if name == "second"] == ["asked", "did-not-fire"]
+    for name in ("first", "third"):
+        assert [phase for who, phase in one.said() if who == name][-1] == "healed"
+    refused = next(event for event in one.events() if event["phase"] == "did-not-fire")
+    assert "link-cut of a-b is held by first" in refused["evidence"]["said"]
+
+
+def test_there_is_one_fault_for_every_kind_of_event() -> None:
+    for event in get_args(get_args(AnyEvent)[0]):
+        (kind,) = get_args(event.model_fields["fault"].annotation)
+        assert fault_class(kind).kind == kind
 
 
 def test_a_fault_nobody_can_make_is_refused_by_name() -> None:
