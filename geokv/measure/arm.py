@@ -6,9 +6,11 @@ from collections import Counter
 from dataclasses import dataclass
 
 from geokv.measure.energy import Constants, Joules, mean_joules, request_joules
-from geokv.measure.percentile import Interval, median_interval, percentile
+from geokv.measure.percentile import percentile
 from geokv.measure.records import Request
 from geokv.measure.spans import median_spans, not_additive, off_by
+from geokv.measure.statistics.intervals import Stream
+from geokv.measure.statistics.ttft import Ttft, reduce_ttft
 from geokv.scenario.model import CONTROLS
 
 
@@ -23,9 +25,7 @@ class ArmResult:
     failed: list[str]
     """One sentence per request that ended in an error."""
     missing: int
-    p50_ns: int | None
-    p99_ns: int | None
-    interval: Interval | None
+    ttft: Ttft
     spans_ns: dict[str, int]
     wire_bytes: int
     """Nearest-rank median per request, as moved."""
@@ -40,6 +40,10 @@ class ArmResult:
     spans_off: list[str]
     worst_span_error: float
 
+    @property
+    def p50_ns(self) -> int | None:
+        return self.ttft.p50_ns
+
 
 def reduce_arm(
     arm: str,
@@ -49,6 +53,7 @@ def reduce_arm(
     links: int,
     byte_scale: int,
     keeps: bool = False,
+    stream: Stream | None = None,
 ) -> ArmResult:
     """Reduce the measured requests of one arm in one cell.
 
@@ -57,6 +62,7 @@ def reduce_arm(
         links: links between the two sites of the workload, for the energy proxy.
         keeps: tiers keep what they can from request to request, so that a local hit may find
             nothing.
+        stream: where resampling draws from.
     """
     timed = [row for row in rows if row.timed]
     ttft = [row.ttft_ns for row in timed if row.ttft_ns is not None]
@@ -74,9 +80,7 @@ def reduce_arm(
         n=len(ttft),
         failed=failed,
         missing=max(0, asked - len(rows)),
-        p50_ns=percentile(ttft, 0.5) if ttft else None,
-        p99_ns=percentile(ttft, 0.99) if ttft else None,
-        interval=median_interval(ttft) if ttft else None,
+        ttft=reduce_ttft(ttft, (stream or Stream(0)).of(arm)),
         spans_ns=median_spans(timed),
         wire_bytes=percentile([row.wire_bytes for row in timed], 0.5) if timed else 0,
         wire_bytes_total=sum(row.wire_bytes for row in rows),

@@ -13,6 +13,7 @@ from geokv.measure.fetching import Fetching, reduce_fetching
 from geokv.measure.gain import change_percent, change_points, gain
 from geokv.measure.hits import Hits, reduce_hits
 from geokv.measure.records import CellRecord, LinkRecord, PathRecord, Request
+from geokv.measure.statistics.intervals import Stream
 from geokv.scenario.cells import path_links
 from geokv.scenario.model import Scenario
 from geokv.scenario.sweep import Cell
@@ -83,8 +84,11 @@ def reduce_cell(
     measured: dict[str, list[Request]] = {
         arm: [row for row in requests if row.arm == arm and not row.warmup] for arm in scenario.arms
     }
+    stream = Stream(scenario.seed, (f"cell {cell.index}",))
     arms = {
-        arm: reduce_arm(arm, rows, asked, numbers, len(on_path), deployment.byte_scale, keeps)
+        arm: reduce_arm(
+            arm, rows, asked, numbers, len(on_path), deployment.byte_scale, keeps, stream
+        )
         for arm, rows in measured.items()
     }
     problems = _link_problems(record.links, list(cell.topology.links)) if record else []

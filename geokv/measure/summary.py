@@ -32,6 +32,9 @@ from geokv.measure.records import (
     load_requests,
 )
 from geokv.measure.soundness import examine
+from geokv.measure.statistics.differences import Point
+from geokv.measure.statistics.shown import notes as statistics_notes
+from geokv.measure.statistics.shown import shown_ttft, statistics
 from geokv.measure.texts import shown_answers
 from geokv.measure.verdict import decide
 from geokv.scenario import Cell, Scenario, read_back
@@ -64,6 +67,7 @@ def summarise(run_dir: Path) -> dict[str, Any]:
             for cell in cells
         ]
     )
+    points = [Point(result, (result,)) for result in results]
     judged = [*judge(scenario.expect, results), *examine(results)]
     verdict = decide(judged, results)
     return {
@@ -79,7 +83,8 @@ def summarise(run_dir: Path) -> dict[str, Any]:
         "ran": _ran(scenario, manifest),
         "expectations": [{"name": r.name, "ok": r.ok, "said": r.said} for r in judged],
         "warnings": _warnings(scenario, results, requests),
-        "notes": _notes(scenario),
+        "notes": _notes(scenario, manifest),
+        "statistics": statistics(scenario, manifest.clock, points),
         "answers": shown_answers(scenario, results, by_cell),
         "cells": [_cell(result) for result in results],
         "crossovers": [_crossover(one, manifest.formula) for one in crossovers(results)],
@@ -140,6 +145,7 @@ def _ran(scenario: Scenario, manifest: Manifest) -> dict[str, Any]:
         "question_tokens": lengths.question_tokens,
         "output_tokens": workload.output_tokens,
         "requests": workload.requests,
+        "warmup": workload.warmup,
         "chunk_tokens": scenario.deployment.at(workload.asker).chunk_tokens,
         "streams": scenario.cache.substrate.streams,
         "in_flight": scenario.cache.substrate.in_flight,
@@ -174,7 +180,7 @@ def _warnings(scenario: Scenario, results: list[CellResult], requests: list[Requ
     return warnings
 
 
-def _notes(scenario: Scenario) -> list[str]:
+def _notes(scenario: Scenario, manifest: Manifest) -> list[str]:
     notes = []
     scale = scenario.deployment.byte_scale
     if scale > 1:
@@ -188,9 +194,7 @@ def _notes(scenario: Scenario) -> list[str]:
         differs = [f"{name} {own[name]}" for name in own if own[name] != getattr(deployment, name)]
         if differs:
             notes.append(f"site {site} has {', '.join(differs)}")
-    n = scenario.workload.requests
-    if n < 100:
-        notes.append(f"with n = {n} the p99 is the largest sample")
+    notes += statistics_notes(scenario, manifest.clock)
     notes.append("energy is a proxy: published watts times measured phases, nothing is metered")
     return notes
 
@@ -238,16 +242,7 @@ def _arm(name: str, arm: ArmResult, result: CellResult) -> dict[str, Any]:
     data: dict[str, Any] = {
         "n": arm.n,
         "failed": len(arm.failed),
-        "ttft_p50_ms": _ms(arm.p50_ns),
-        "ttft_p99_ms": _ms(arm.p99_ns),
-        "interval": {
-            "of": "p50",
-            "low_ms": _ms(arm.interval.low_ns),
-            "high_ms": _ms(arm.interval.high_ns),
-            "confidence": _round(arm.interval.confidence, 4),
-        }
-        if arm.interval
-        else None,
+        **shown_ttft(arm.ttft),
         "spans_ms": {span: _ms(value) for span, value in arm.spans_ns.items()},
         "bytes": arm.wire_bytes,
         "bytes_stands_for": arm.wire_bytes * result.cell.scenario.deployment.byte_scale,

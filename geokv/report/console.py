@@ -59,6 +59,7 @@ def render(summary: dict[str, Any]) -> RenderableType:
     if any(cell["out_of_range"] for cell in summary["cells"]):
         legend += " · *: out of range"
     parts.append(Text(legend, style="dim"))
+    parts += [Text(said, style="dim") for said in summary["statistics"]["said"]]
     if replies := answers(summary):
         parts.append(Padding(_answers(replies), (1, 0, 0, 0)))
     parts.append(Padding(_judged(summary), (1, 0, 0, 0)))

@@ -43,13 +43,15 @@ def _row(cell: dict[str, Any], others: list[str]) -> dict[str, Any]:
 
 
 def _arm(arm: dict[str, Any], valid: bool) -> dict[str, Any]:
-    interval = arm["interval"] or {}
     parts = arm["energy_parts_j"] or {}
     results: dict[str, Any] = {
         "ttft_p50_ms": arm["ttft_p50_ms"],
         "ttft_p99_ms": arm["ttft_p99_ms"],
-        "ttft_p50_low_ms": interval.get("low_ms"),
-        "ttft_p50_high_ms": interval.get("high_ms"),
+        "ttft_max_ms": arm["ttft_max_ms"],
+        "ttft_mean_ms": arm["ttft_mean_ms"],
+        **_ends("p50", arm["interval"]),
+        **_ends("p99", arm["p99_interval"]),
+        **_ends("mean", arm["mean_interval"]),
         **{f"{span}_ms": arm["spans_ms"].get(span) for span in SPANS},
         "energy_proxy_j": arm["energy_j"],
         **{f"energy_proxy_{part}_j": parts.get(part) for part in ("gpu", "optics", "transfer")},
@@ -68,6 +70,11 @@ def _arm(arm: dict[str, Any], valid: bool) -> dict[str, Any]:
         counts["chunks"] = (arm["fetching"] or {}).get("chunks")
         counts["bound_ms"] = arm["bound_ms"]
     return {**counts, **results}
+
+
+def _ends(of: str, interval: dict[str, Any] | None) -> dict[str, Any]:
+    found = interval or {}
+    return {f"ttft_{of}_{end}_ms": found.get(f"{end}_ms") for end in ("low", "high")}
 
 
 def _show(value: Any) -> Any:

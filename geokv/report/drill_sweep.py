@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from geokv.report import words
+from geokv.report.drill_words import TTFTS
 
 FETCHED, COMPUTED = "cached", "cold"
-_TIMES = ("ttft_p50_ms", "ttft_p99_ms")
+_WORDS = ("p50", "p99", "max")
 _FETCHES = ("served", "unused", "retried", "recomputed", "failed", "wrong")
 
 
@@ -63,7 +64,8 @@ def _columns(
         ("asked", str(cell["requests"]), not names),
         ("answered", str(cell["answered"]), not names),
     ]
-    columns += _times(cell, "", cell["kinds"], not names)
+    tail = "p99" if _carried(summary) else "max"
+    columns += _times(cell, "", cell["kinds"], () if names else ("p50", tail))
     goodput = cell["kinds"][FETCHED]["goodput_gbps"]
     shown = words.number(goodput, 1) if cell["valid"] else words.VOID
     columns.append(("goodput Gb/s", shown, not names))
@@ -74,7 +76,7 @@ def _columns(
     for name in names:
         during = faults.get(name, {})
         kinds = during.get("kinds", {})
-        columns += _times(cell, f"{name}: ", kinds, len(names) == 1)
+        columns += _times(cell, f"{name}: ", kinds, ("p50", tail) if len(names) == 1 else ())
         fetched = kinds.get(FETCHED, {"remote": 0, "asked": 0})
         again = words.ms(during.get("first_remote_ms")) if cell["valid"] else words.VOID
         columns += [
@@ -85,17 +87,26 @@ def _columns(
     return [column for column in columns if column[2] or not short]
 
 
+def _carried(summary: dict[str, Any]) -> bool:
+    """Whether a terminal, which has room for one of them, shows a p99 or the slowest."""
+    return any(
+        kind["ttft_p99_ms"] is not None
+        for cell in measured(summary)
+        for kind in cell["kinds"].values()
+    )
+
+
 def _times(
-    cell: dict[str, Any], place: str, kinds: dict[str, Any], terminal: bool
+    cell: dict[str, Any], place: str, kinds: dict[str, Any], terminal: tuple[str, ...]
 ) -> list[tuple[str, str, bool]]:
     return [
         (
             f"{place}{word} {name} ms",
             words.ms(kinds.get(kind, {}).get(key)) if cell["valid"] else words.VOID,
-            terminal,
+            name in terminal,
         )
         for kind, word in ((FETCHED, "fetch"), (COMPUTED, "compute"))
-        for name, key in zip(("p50", "p99"), _TIMES, strict=True)
+        for name, key in zip(_WORDS, TTFTS, strict=True)
     ]
 
 
@@ -103,13 +114,13 @@ def sweep_columns(cell: dict[str, Any]) -> dict[str, Any]:
     """The same numbers for ``table.csv``: column → number, None or nothing."""
     row: dict[str, Any] = {}
     for kind, one in cell["kinds"].items():
-        row.update({f"{kind}_{name}": one[name] for name in (*_TIMES, "goodput_gbps")})
+        row.update({f"{kind}_{name}": one[name] for name in (*TTFTS, "goodput_gbps")})
     for fault in cell["faults"]:
         during = fault["during"]
         if during is None or not during["kinds"]:
             continue
         for kind, one in during["kinds"].items():
-            names = ("asked", "remote", *_TIMES)
+            names = ("asked", "remote", *TTFTS)
             row.update({f"{fault['name']}_{kind}_{name}": one[name] for name in names})
         row[f"{fault['name']}_first_remote_ms"] = during["first_remote_ms"]
     return row if cell["valid"] else dict.fromkeys(row)

@@ -20,6 +20,13 @@ def to_markdown(summary: dict[str, Any]) -> str:
         lines += ["\\* out of range: shown for comparison, no limit applies.", ""]
     for pivot in pivots(summary):
         lines += [f"## {pivot.title}", "", *_numbers(pivot.head, pivot.rows), ""]
+    if summary["statistics"]["said"]:
+        lines += [
+            "## What differs",
+            "",
+            *(f"- {_cell(said)}" for said in _differences(summary)),
+            "",
+        ]
     lines += _answers(summary)
     lines += [f"## Verdict: {summary['verdict']}", ""]
     lines += [f"- {reason}" for reason in summary["reasons"]]
@@ -38,6 +45,15 @@ def to_markdown(summary: dict[str, Any]) -> str:
             f"| {_cell(data['source'])} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _differences(summary: dict[str, Any]) -> list[str]:
+    tests = summary["statistics"]["tests"]
+    made = (
+        f"{tests['by']}, {tests['adjusted_for']} of them, p adjusted for all "
+        "(Benjamini and Hochberg)"
+    )
+    return [*summary["statistics"]["said"], *([made] if tests["adjusted_for"] else [])]
 
 
 def _answers(summary: dict[str, Any]) -> list[str]:

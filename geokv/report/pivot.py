@@ -128,7 +128,12 @@ def _stops(found: list[dict[str, Any]]) -> Pivot:
     rows = []
     for one in found:
         highest = f"> {one['loads'][-1]:.2f}"
-        shares = [highest if one[key] is None else f"{one[key]:.2f}" for key in ("median", "p99")]
+        shares = [
+            highest if one[key] is None else f"{one[key]:.2f}"
+            for key in ("median", "p99", "slowest")
+        ]
+        if not one["p99_carried"]:
+            shares[1] = words.NONE
         paper = words.number(one["formula"], 2) if one["ours"] else "never: another line"
         rows.append([*map(str, one["settings"].values()), *shares, paper])
     title = (
@@ -136,7 +141,7 @@ def _stops(found: list[dict[str, Any]]) -> Pivot:
         "passes that of computing; on paper (C - F) / (C - F + w), with C computed, F fetched and "
         "w on the wire over the empty line"
     )
-    return Pivot(title, [*head, "median", "p99", "on paper"], rows)
+    return Pivot(title, [*head, "median", "p99", "slowest", "on paper"], rows)
 
 
 def _tiers(figure: dict[str, Any], cells: list[dict[str, Any]]) -> Pivot:

@@ -28,8 +28,11 @@ QUANTITIES = {
     "fetch": Quantity("fetch, ms", 4, expected="closed form"),
     "ttft": Quantity("TTFT of a remote hit, ms", 4, expected="recomputing"),
     "ttft_p99": Quantity("p99 of the TTFT of a remote hit, ms", 4, expected="recomputing"),
+    "ttft_max": Quantity("slowest TTFT of a remote hit, ms", 4, expected="recomputing"),
     "ttft_over_recompute": Quantity("TTFT of a remote hit / of recomputing"),
 }
+TTFT_KEYS = {"ttft": "ttft_p50_ms", "ttft_p99": "ttft_p99_ms", "ttft_max": "ttft_max_ms"}
+"""Those of the time to first token → where it stands in an arm, or in a kind of a drill."""
 
 
 def value(cell: dict[str, Any], of: str) -> float | None:
@@ -39,12 +42,10 @@ def value(cell: dict[str, Any], of: str) -> float | None:
     arm = cell["arms"].get("remote_hit")
     if arm is None or not cell["valid"]:
         return None
-    if of == "ttft_p99":
-        return _number(arm["ttft_p99_ms"])
+    if of in TTFT_KEYS:
+        return _number(arm[TTFT_KEYS[of]])
     if of == "ttft_over_recompute":
         return None if cell["gain"] is None else 1 - float(cell["gain"])
-    if of == "ttft":
-        return _number(arm["ttft_p50_ms"])
     fetching = arm["fetching"] or {}
     return _number(fetching.get("goodput_gbps" if of == "goodput" else "time_ms"))
 
@@ -52,10 +53,9 @@ def value(cell: dict[str, Any], of: str) -> float | None:
 def expected(cell: dict[str, Any], of: str) -> float | None:
     """What it is held against: a form on paper, or recomputing."""
     if "arms" not in cell:
-        return _of_kind(cell, of, "cold") if of in ("ttft", "ttft_p99") else None
-    if of in ("ttft", "ttft_p99") and cell["valid"] and "recompute" in cell["arms"]:
-        percentile = "ttft_p50_ms" if of == "ttft" else "ttft_p99_ms"
-        return _number(cell["arms"]["recompute"][percentile])
+        return _of_kind(cell, of, "cold") if of in TTFT_KEYS else None
+    if of in TTFT_KEYS and cell["valid"] and "recompute" in cell["arms"]:
+        return _number(cell["arms"]["recompute"][TTFT_KEYS[of]])
     arm = cell["arms"].get("remote_hit")
     fetching = (arm or {}).get("fetching") or {}
     time_ms = _number(fetching.get("predicted_ms"))
@@ -76,7 +76,7 @@ def _of_kind(cell: dict[str, Any], of: str, kind: str) -> float | None:
     if of == "ttft_over_recompute":
         beside = _of_kind(cell, "ttft", "cold")
         return one["ttft_p50_ms"] / beside if one["ttft_p50_ms"] and beside else None
-    keys = {"goodput": "goodput_gbps", "ttft": "ttft_p50_ms", "ttft_p99": "ttft_p99_ms"}
+    keys = {"goodput": "goodput_gbps", **TTFT_KEYS}
     return _number(one[keys[of]]) if of in keys else None
 
 

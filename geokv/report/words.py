@@ -130,10 +130,15 @@ def header(summary: dict[str, Any]) -> list[str]:
         f"{ran['model']} ran, stands for {ran['stands_for']} · GPU time {ran['compute']} · "
         f"S = {scale}: {size}",
         f"{ran['clock']} clock · kernel {ran['kernel']} · seed {ran['seed']} · "
-        f"{ran['requests']} requests per cell and arm",
+        f"{ran['requests']} requests per cell and arm{_apart(ran)}",
         f"{document}{prefix} + question {ran['question_tokens']:,} tokens · "
         f"chunks {chunks}, {streams} streams × {in_flight} in flight",
     ]
+
+
+def _apart(ran: dict[str, Any]) -> str:
+    """What is asked before those that count."""
+    return f" after {ran['warmup']} to warm up" if ran["warmup"] else ", none to warm up"
 
 
 MARKS = {True: "✓", False: "✗", None: "?"}

@@ -8,9 +8,10 @@ from pydantic import Field
 
 from geokv.config import Strict
 
-Quantity = Literal["goodput", "fetch", "ttft", "ttft_p99", "ttft_over_recompute"]
-"""Of remote hits: Gb/s and ms of the median fetch, median TTFT and its 99th percentile in ms, and
-the share that the median is of the recomputed one's. Of a drill, which compares the two by
+Quantity = Literal["goodput", "fetch", "ttft", "ttft_p99", "ttft_max", "ttft_over_recompute"]
+"""Of remote hits: Gb/s and ms of the median fetch; of the TTFT in ms the median, the 99th
+percentile (empty where too few requests carry one) and the slowest; and the share that the median
+is of the recomputed one's. Of a drill, which compares the two by
 ``probe: recompute``, all that ask for what is cached are remote hits, whatever became of them."""
 
 _NAME = r"^[a-z][a-z0-9_]{0,63}$"

@@ -70,6 +70,11 @@ class Scenario(Strict):
             raise ValueError("\n".join(found))
         return self
 
+    @property
+    def seed_list(self) -> list[int]:
+        """The seeds that every point of the sweep is run with."""
+        return [self.seed]
+
     def cells(self) -> list[Cell]:
         """Every point of the sweep, in the order they are run and reported; of a drill with a
         control, that last."""

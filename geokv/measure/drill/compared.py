@@ -10,12 +10,13 @@ from geokv.measure.checker.exchanges import Exchange
 from geokv.measure.drill.fates import Fates
 from geokv.measure.drill.faults import FaultSeen
 from geokv.measure.percentile import percentile
+from geokv.measure.statistics.carried import tail
 from geokv.units import NS_PER_S
 
 
 @dataclass(frozen=True)
 class Kind:
-    """TTFT of the answered requests of one kind; None where there was none.
+    """TTFT of the answered requests of one kind; None where there was none, or too few for a p99.
 
     Attributes:
         asked: how many were sent.
@@ -29,6 +30,7 @@ class Kind:
     remote: int
     p50_ns: int | None
     p99_ns: int | None
+    max_ns: int | None
     goodput_bps: float | None
 
 
@@ -79,7 +81,8 @@ def _kind(asked: Sequence[Exchange]) -> Kind:
         sum(one.ok for one in asked),
         sum(one.ok and one.chunks_remote > 0 for one in asked),
         percentile(times, 0.5) if times else None,
-        percentile(times, 0.99) if times else None,
+        tail(times, 0.99),
+        max(times, default=None),
         rates[(len(rates) - 1) // 2] if rates else None,
     )
 

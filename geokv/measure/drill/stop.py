@@ -36,8 +36,9 @@ class Stop:
         cells: their numbers, by rising load.
         loads: shares of the line's rate.
         ours: whether the load is on the path of the fetches.
-        median, p99: the load at which the TTFT of fetching passes that of computing; None when it
-            does not up to the highest.
+        median, p99, slowest: the load at which the TTFT of fetching passes that of computing; None
+            when it does not up to the highest, and of the p99 where too few requests carry one.
+        p99_carried: whether that is a number of every cell.
         formula: L*, where the load is on the path.
     """
 
@@ -47,6 +48,8 @@ class Stop:
     ours: bool
     median: float | None
     p99: float | None
+    slowest: float | None
+    p99_carried: bool
     formula: float | None
 
 
@@ -95,6 +98,8 @@ def _line(settings: dict[str, Value], line: list[DrillCell], title: str) -> Stop
         ours,
         crossing(loads, [_over(one.p50_ns, other.p50_ns) for one, other in pairs]),
         crossing(loads, [_over(one.p99_ns, other.p99_ns) for one, other in pairs]),
+        crossing(loads, [_over(one.max_ns, other.max_ns) for one, other in pairs]),
+        all(kind.p99_ns is not None for pair in pairs for kind in pair),
         _formula(line[0], event.link, *pairs[0]) if ours and not loads[0] else None,
     )
 

@@ -16,6 +16,9 @@ from geokv.measure.drill.stop import Stop, stops
 from geokv.measure.drill.verdict import decide_drill, word_of
 from geokv.measure.percentile import percentile
 from geokv.measure.records import Manifest, load_manifest
+from geokv.measure.statistics.carried import tail
+from geokv.measure.statistics.shown import declared
+from geokv.measure.statistics.shown import notes as statistics_notes
 from geokv.scenario import Scenario, read_back
 from geokv.scenario.workload import Stream
 
@@ -57,7 +60,8 @@ def summarise_drill(run_dir: Path) -> dict[str, Any]:
         "ran": _ran(scenario, manifest),
         "expectations": [{"name": r.name, "ok": r.ok, "said": r.said} for r in judged],
         "warnings": _warnings(cells),
-        "notes": _notes(scenario),
+        "notes": _notes(scenario, manifest),
+        "statistics": declared(scenario, manifest.clock),
         "control": scenario.control.model_dump(mode="json") if scenario.control else None,
         "cells": [_cell(cell) for cell in cells],
         "stops": [_stop(one) for one in stops(cells)],
@@ -105,7 +109,7 @@ def _warnings(cells: Sequence[DrillCell]) -> list[str]:
     return warnings
 
 
-def _notes(scenario: Scenario) -> list[str]:
+def _notes(scenario: Scenario, manifest: Manifest) -> list[str]:
     notes = []
     if scenario.control is not None and scenario.control.sabotage:
         notes.append(
@@ -118,6 +122,7 @@ def _notes(scenario: Scenario) -> list[str]:
             f"S = {scale}: link rates and wire bytes are divided by {scale}, times are not; TCP "
             "windows in packets, slow-start rounds and per-packet costs are the slower link's"
         )
+    notes += statistics_notes(scenario, manifest.clock)
     notes.append(
         "times of a fault are those of its evidence, seen from outside; a checker sees what the "
         "history holds (docs/measures.md)"
@@ -145,7 +150,7 @@ def _cell(cell: DrillCell) -> dict[str, Any]:
         "requests": len(rows),
         "answered": len(answered),
         "ttft_p50_ms": _ms(percentile(times, 0.5) if times else None),
-        "ttft_p99_ms": _ms(percentile(times, 0.99) if times else None),
+        "ttft_p99_ms": _ms(tail(times, 0.99)),
         "ttft_max_ms": _ms(max(times, default=None)),
         "hit_rate": round(hits / len(answered), 4) if answered else None,
         "bytes": sum(int(one.answers[0].get("wire_bytes") or 0) for one in answered),
@@ -185,6 +190,7 @@ def _kinds(kinds: dict[str, Kind], scale: int) -> dict[str, Any]:
             "remote": kind.remote,
             "ttft_p50_ms": _ms(kind.p50_ns),
             "ttft_p99_ms": _ms(kind.p99_ns),
+            "ttft_max_ms": _ms(kind.max_ns),
             "goodput_gbps": None
             if kind.goodput_bps is None
             else round(kind.goodput_bps * scale / 1e9, 4),
@@ -207,6 +213,8 @@ def _stop(one: Stop) -> dict[str, Any]:
         "ours": one.ours,
         "median": _share(one.median),
         "p99": _share(one.p99),
+        "p99_carried": one.p99_carried,
+        "slowest": _share(one.slowest),
         "formula": _share(one.formula),
     }
 

@@ -9,7 +9,7 @@ import pytest
 
 from geokv.measure.bound import lower_bound_ns
 from geokv.measure.gain import change_percent, change_points, gain
-from geokv.measure.percentile import median_interval, percentile
+from geokv.measure.percentile import percentile
 
 
 def test_nearest_rank() -> None:
@@ -29,29 +29,6 @@ def test_percentile_of_nothing_is_refused() -> None:
         percentile([], 0.5)
     with pytest.raises(ValueError, match="share"):
         percentile([1], 0)
-
-
-def test_median_interval_of_few_samples_is_the_extremes_and_says_how_sure() -> None:
-    interval = median_interval([5, 1, 3, 2, 4])
-    assert (interval.low_ns, interval.high_ns) == (1, 5)
-    assert interval.confidence == pytest.approx(0.9375)  # 1 - 2/32
-    assert median_interval([7]).confidence == 0
-
-
-def test_median_interval_of_ten_is_second_to_ninth() -> None:
-    # Tables of the sign test: n = 10, 95 % → 2nd and 9th, coverage 0.9785.
-    interval = median_interval(list(range(1, 11)))
-    assert (interval.low_ns, interval.high_ns) == (2, 9)
-    assert interval.confidence == pytest.approx(1 - 2 * 11 / 1024)
-
-
-def test_median_interval_covers_the_median_as_often_as_it_says() -> None:
-    draw = random.Random(5)
-    hits = 0
-    for _ in range(2000):
-        interval = median_interval([draw.randrange(1_000_000) for _ in range(15)])
-        hits += interval.low_ns <= 500_000 <= interval.high_ns
-    assert hits / 2000 == pytest.approx(interval.confidence, abs=0.02)
 
 
 def test_lower_bound() -> None:

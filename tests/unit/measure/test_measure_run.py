@@ -27,7 +27,9 @@ def test_a_good_run_passes_with_the_numbers_worked_out_by_hand(tmp_path: Path) -
     # p50 of two samples is the lower: repeat 0, queue 0.
     # 1 (lookup) + 1 + 85.899346 (fetch) + 10 (prefill) + 1 (first byte)
     assert remote["ttft_p50_ms"] == 98.899
-    assert remote["ttft_p99_ms"] == 99.899
+    assert remote["ttft_p99_ms"] is None, "two samples carry none"
+    assert (remote["ttft_max_ms"], remote["ttft_mean_ms"]) == (99.899, 99.399)
+    assert (remote["mean_interval"], remote["p99_interval"]) == (None, None)
     assert remote["interval"] == {
         "of": "p50",
         "low_ms": 98.899,

@@ -123,6 +123,7 @@ def names(heading: str) -> set[str]:
 def test_every_column_of_the_table_is_documented():
     arm = {
         "n": 1, "failed": 0, "bytes": 0, "ttft_p50_ms": 1.0, "ttft_p99_ms": 1.0, "interval": None,
+        "ttft_max_ms": 1.0, "ttft_mean_ms": 1.0, "p99_interval": None, "mean_interval": None,
         "spans_ms": {}, "energy_j": None, "energy_parts_j": None,
     }  # fmt: skip
     remote = {**arm, "fetched": 1, "bound_ms": 1.0, "ratio_to_bound": 1.0, "fetching": None}

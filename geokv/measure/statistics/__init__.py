@@ -1,0 +1,1 @@
+"""How sure a number of a run is: intervals, what too few samples cannot carry, and differences."""

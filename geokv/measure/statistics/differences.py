@@ -1,0 +1,141 @@
+"""Which TTFTs of a run differ, and which do not, said of each pair that a reader would compare:
+the same arm in cells next to each other along an axis, and a remote hit against the other arms.
+
+With one seed the samples are requests, compared by Mann and Whitney's test. With several they are
+the medians of the seeds, which saw both sides of a pair, compared by Student's paired test (Georges
+and others, "Statistically rigorous Java performance evaluation", OOPSLA 2007, §3). All p of a run
+are adjusted together by Benjamini and Hochberg (JRSS B 57, 1995), so that of what is called
+different a twentieth at most is so by chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
+
+from geokv.measure.arm import ArmResult
+from geokv.measure.cell import CellResult
+from geokv.measure.lines import lines_along
+from geokv.measure.ranks import least_p, mann_whitney
+from geokv.scenario.sweep import Cell
+
+ALPHA = 0.05
+"""Below it, adjusted, a difference is called one."""
+REMOTE = "remote-hit"
+Outcome = Literal["differs", "no significant difference", "too few"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of the sweep: as it is reported, and the cell of each seed behind it."""
+
+    result: CellResult
+    by_seed: tuple[CellResult, ...]
+
+    @property
+    def cell(self) -> Cell:
+        return self.result.cell
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Of two medians of the TTFT.
+
+    Attributes:
+        cells: the two cells, or the one whose arms are compared.
+        arms: the two arms, or the one that is compared in both cells.
+        axis: along which the cells are neighbours; empty for arms of one cell.
+        samples: on each side: requests, or seeds.
+        least_p: the smallest p that so many could have shown.
+        p, adjusted: None where that is not below ``ALPHA``.
+    """
+
+    cells: tuple[Cell, ...]
+    arms: tuple[str, ...]
+    axis: str
+    samples: tuple[int, int]
+    least_p: float
+    p: float | None
+    adjusted: float | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.adjusted is None:
+            return "too few"
+        return "differs" if self.adjusted < ALPHA else "no significant difference"
+
+
+def differences(points: Sequence[Point]) -> list[Difference]:
+    """Every pair of a run, axis by axis, then the arms of each cell. Void cells are in none."""
+    return adjusted([*_neighbours(points), *_arms(points)])
+
+
+def adjusted(found: list[Difference]) -> list[Difference]:
+    """The same with each p adjusted for all of them."""
+    tested = [one.p for one in found if one.p is not None]
+    if not tested:
+        return found
+    from scipy import stats
+
+    values = iter(stats.false_discovery_control(tested))
+    return [one if one.p is None else replace(one, adjusted=float(next(values))) for one in found]
+
+
+def _neighbours(points: Sequence[Point]) -> Iterator[Difference]:
+    axes = dict.fromkeys(axis for point in points for axis in point.cell.settings)
+    for axis in axes:
+        for _, line in lines_along(axis, points):
+            sound = [point for point in line if point.result.valid]
+            for one, other in pairwise(sound):
+                for arm in one.result.arms:
+                    sides = _side(one, arm), _side(other, arm)
+                    yield from _compared((one.cell, other.cell), (arm,), axis, *sides)
+
+
+def _arms(points: Sequence[Point]) -> Iterator[Difference]:
+    for point in points:
+        if not point.result.valid or REMOTE not in point.result.arms:
+            continue
+        for arm in point.result.arms:
+            if arm != REMOTE and not arm.startswith("control-"):
+                sides = _side(point, REMOTE), _side(point, arm)
+                yield from _compared((point.cell,), (REMOTE, arm), "", *sides)
+
+
+def _side(point: Point, arm: str) -> list[ArmResult]:
+    return [result.arms[arm] for result in point.by_seed if arm in result.arms]
+
+
+def _compared(
+    cells: tuple[Cell, ...],
+    arms: tuple[str, ...],
+    axis: str,
+    first: list[ArmResult],
+    second: list[ArmResult],
+) -> Iterator[Difference]:
+    """Nothing where a side has no sample."""
+    if len(first) == 1:
+        one, other = first[0].ttft.samples_ns, second[0].ttft.samples_ns
+        test: Callable[[], float] = lambda: mann_whitney(one, other).p  # noqa: E731
+        least = least_p(len(one), len(other)) if one and other else 1.0
+    else:
+        pairs = zip(first, second, strict=True)
+        both = [(a.p50_ns, b.p50_ns) for a, b in pairs if a.p50_ns and b.p50_ns]
+        one, other = tuple(a for a, _ in both), tuple(b for _, b in both)
+        test, least = lambda: paired_p(one, other), 0.0 if len(both) > 1 else 1.0
+    if one and other:
+        p = test() if least < ALPHA else None
+        yield Difference(cells, arms, axis, (len(one), len(other)), least, p)
+
+
+def paired_p(first: Sequence[float], second: Sequence[float]) -> float:
+    """Two-sided p of Student's paired test; of differences that are all one value 1 where that
+    is nothing, else 0: no spread is left that could explain it."""
+    apart = {a - b for a, b in zip(first, second, strict=True)}
+    if len(apart) == 1:
+        return 1.0 if apart == {0} else 0.0
+    from scipy import stats
+
+    return float(stats.ttest_rel(first, second).pvalue)
