@@ -179,25 +179,26 @@ async def test_a_partition_parts_its_groups_and_nobody_else(lab, make):
 
 
 @pytest.mark.parametrize(
-    ("change", "sign"),
+    ("change", "sign", "words"),
     [
-        ({"delay": "2ms"}, "rtt_ns"),
-        ({"rate": "4G"}, "rate_bps"),
-        ({"loss": 0.05}, "loss"),
-        ({"duplicate": 0.05}, "duplicate"),
-        ({"corrupt": 0.1}, "corrupt"),
-        ({"reorder": 0.1}, "overtook"),
+        ({"delay": "2ms"}, "rtt_ns", "a round trip of 4.1"),
+        ({"rate": "4G"}, "rate_bps", "a line of 4 Gb/s"),
+        ({"loss": 0.05}, "loss", "% of frames lost"),
+        ({"duplicate": 0.05}, "duplicate", "% of frames doubled"),
+        ({"corrupt": 0.1}, "corrupt", "% of frames damaged"),
+        ({"reorder": 0.1}, "overtook", "% of frames overtaken"),
         (
             {"loss_model": {"kind": "gilbert-elliott", "good_to_bad": 0.02, "bad_to_good": 0.2}},
             "loss",
+            "% of frames lost",
         ),
     ],
 )
-async def test_a_degraded_link_shows_it(lab, make, change, sign):
+async def test_a_degraded_link_shows_it(lab, make, change, sign, words):
     fault = make(fault="link-degrade", link="a-b", **change)
     tcp = lab.tcp("a")
     seen = await fault.inject()
-    assert seen.data["measured"][sign] > 0
+    assert seen.data["measured"][sign] > 0 and words in seen.seen
     assert seen.data["probe_bytes"] <= 600_000
     assert lab.tcp("a") == tcp
     if sign == "rtt_ns":

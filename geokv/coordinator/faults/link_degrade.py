@@ -19,8 +19,15 @@ from geokv.lab.probe import SMALL_FRAME_BYTES, LinkProbe, Train
 from geokv.lab.sight import LinkSight
 from geokv.lab.topology import Link
 from geokv.scenario.timeline import LinkDegrade
+from geokv.units import NS_PER_S
 
 _SHARES = ("loss", "corrupt", "reorder", "duplicate")
+_HAPPENED = (
+    ("loss", "lost"),
+    ("corrupt", "damaged"),
+    ("overtook", "overtaken"),
+    ("duplicate", "doubled"),
+)
 _MOST_FRAMES, _FEWEST_FRAMES, _WANTED_HITS = 2000, 50, 20
 _RATE_FRAMES = 20
 _RATE_SLACK, _TIME_SLACK_NS = 1.05, 5_000
@@ -53,8 +60,7 @@ class LinkDegradeFault(Fault[LinkDegrade]):
         since_ns = now_ns()
         data = {"asked": self.event.model_dump(mode="json", include=set(_named(self.event)))}
         data |= await self._look(plan, was)
-        said = ", ".join(f"{key} {value}" for key, value in data["measured"].items())
-        return Evidence(since_ns, f"{link}: {said or 'the kernel has the settings'}", data)
+        return Evidence(since_ns, f"{link}: {self._in_words(data['measured'])}", data)
 
     async def heal(self) -> Evidence:
         if self._before is None:
@@ -113,6 +119,19 @@ class LinkDegradeFault(Fault[LinkDegrade]):
                             f"more than {plan.rate_bps}"
                         )
         return {"measured": measured, "probe_bytes": sent_bytes}
+
+    def _in_words(self, measured: dict[str, Any]) -> str:
+        """Rates as of the deployment that the run stands for, like those of the scenario."""
+        said = []
+        if "rtt_ns" in measured:
+            said.append(f"a round trip of {1000 * measured['rtt_ns'] / NS_PER_S:.3f} ms")
+        if "rate_bps" in measured:
+            rate_bps = measured["rate_bps"] * self.stage.lab.plan.byte_scale
+            said.append(f"a line of {rate_bps / 1e9:.3g} Gb/s")
+        for key, word in _HAPPENED:
+            if key in measured:
+                said.append(f"{100 * measured[key]:.2g} % of frames {word}")
+        return ", ".join(said) or "the kernel has the settings"
 
 
 def _named(event: LinkDegrade) -> list[str]:
