@@ -15,26 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from geokv.drills.suite import Ended, Task
+from geokv.report.progress.plan import plan_of
+from geokv.report.progress.steps import clock_words, say
+from geokv.report.progress.tally import Tally
 
 STYLES = {"pass": "green", "fail": "bold red", "error": "bold red", "stopped": "dim"}
 _BAR = 24
 _MOST_ROWS = 30
-
-
-def say(step: dict[str, Any]) -> str:
-    """A step of a run in a few words; empty for one that is only counted."""
-    event = step["event"]
-    if event == "folder":
-        return "booting"
-    if event == "sites":
-        return "starting sites"
-    if event == "cell":
-        return f"cell {step['label']}"
-    if event == "fault":
-        return f"{step['name']}: {str(step['phase']).replace('-', ' ')}"
-    return {"check": "checking links", "quiesce": "looking at the books", "report": "judging"}.get(
-        event, ""
-    )
 
 
 class Lines:
@@ -80,9 +67,8 @@ class Board:
 
     def __init__(self, tasks: Sequence[Task], console: Console) -> None:
         self._tasks = tasks
-        self._done = dict.fromkeys(range(len(tasks)), 0)
         self._said = dict.fromkeys(range(len(tasks)), "")
-        self._begun: dict[int, float] = {}
+        self._begun: dict[int, Tally] = {}
         self._ended: dict[int, Ended] = {}
         self._live = Live(
             console=console, refresh_per_second=4, transient=True, get_renderable=self.render
@@ -98,11 +84,11 @@ class Board:
         self._live.stop()
 
     def begun(self, number: int) -> None:
-        self._begun[number] = time.monotonic()
+        self._begun[number] = Tally(plan_of(self._tasks[number].scenario))
 
     def step(self, number: int, step: dict[str, Any]) -> None:
+        self._begun[number].take(step)
         if step["event"] == "request":
-            self._done[number] += 1
             if self._said[number] == "checking links":
                 self._said[number] = "asking"
         elif said := say(step):
@@ -114,8 +100,9 @@ class Board:
     def render(self) -> RenderableType:
         """What stands there now: those that run, and as many of the others as there is room."""
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-        for title in ("drill", "", "", "s"):
-            table.add_column(title, no_wrap=True, justify="right" if title == "s" else "left")
+        for title in ("drill", "", "", "left", "s"):
+            right = title in ("left", "s")
+            table.add_column(title, no_wrap=True, justify="right" if right else "left")
         running = [number for number in self._begun if number not in self._ended]
         over = list(self._ended)[-(_MOST_ROWS - len(running)) :]
         for number in sorted([*over, *running]):
@@ -128,12 +115,12 @@ class Board:
         name = self._tasks[number].name
         if (ended := self._ended.get(number)) is not None:
             word = Text(ended.verdict, style=STYLES.get(ended.verdict, "yellow"))
-            return [name, word, "", f"{ended.real_s:.0f}"]
-        bar = ProgressBar(
-            total=self._tasks[number].requests, completed=self._done[number], width=_BAR
-        )
-        since_s = time.monotonic() - self._begun[number]
-        return [name, bar, self._said[number], f"{since_s:.0f}"]
+            return [name, word, "", "", f"{ended.real_s:.0f}"]
+        tally = self._begun[number]
+        bar = ProgressBar(total=tally.plan.asked, completed=tally.asked, width=_BAR)
+        left_s = tally.left_s()
+        left = "" if left_s is None else f"≈ {clock_words(left_s)}"
+        return [name, bar, self._said[number], left, f"{tally.elapsed_s:.0f}"]
 
 
 def watcher(tasks: Sequence[Task], console: Console, steps: bool = True) -> Board | Lines:

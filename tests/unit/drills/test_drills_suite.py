@@ -170,10 +170,11 @@ def test_the_table_in_both_languages() -> None:
 def test_progress_as_lines_and_as_a_table() -> None:
     tasks = [Task("link-cut", load_drill(CUT)), Task("other", load_drill(CUT))]
     steps: list[dict[str, Any]] = [
-        {"event": "folder", "path": "/x"},
-        {"event": "check"},
-        {"event": "request"},
-        {"event": "fault", "name": "cut", "phase": "took-effect"},
+        {"event": "folder", "path": "/x", "parts": 1},
+        {"event": "cell", "cell": 0, "label": "as written", "part": 0},
+        {"event": "check", "part": 0},
+        *[{"event": "request", "part": 0}] * 3,
+        {"event": "fault", "name": "cut", "phase": "took-effect", "part": 0},
     ]
     console = Console(width=100, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
     with Lines(tasks, console) as lines:
@@ -183,7 +184,7 @@ def test_progress_as_lines_and_as_a_table() -> None:
         lines.ended(0, ended("fail"))
     said = console.export_text()
     assert "link-cut  begins" in said and "cut: took effect" in said and "fail after" in said
-    assert len(said.splitlines()) == 3
+    assert len(said.splitlines()) == 4
     board = Board(tasks, console)
     board.begun(0)
     for step in steps:
@@ -191,6 +192,7 @@ def test_progress_as_lines_and_as_a_table() -> None:
     console.print(board.render())
     said = console.export_text()
     assert "cut: took effect" in said and "0 of 2 done, 1 waiting" in said
+    assert "≈ 0 s" in said, "three of its requests came at once"
     board.ended(0, ended("fail"))
     console.print(board.render())
     assert "1 of 2 done, 1 waiting" in console.export_text()
