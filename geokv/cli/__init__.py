@@ -19,6 +19,7 @@ from geokv.cli import (
     clean,
     doctor,
     drill,
+    export,
     kernel,
     model,
     profile,
@@ -45,6 +46,7 @@ app.command("serve")(serve.serve)
 app.command("table")(table.table)
 app.command("check")(check.check)
 app.command("check-history")(check_history.check_history)
+app.command("export")(export.export)
 app.command("capture")(capture.capture)
 app.command("clean")(clean.clean)
 app.add_typer(kernel.app, name="kernel")

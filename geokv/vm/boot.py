@@ -22,7 +22,7 @@ LEAST_MEMORY_BYTES = 256 * 2**20
 ENOUGH_MAPPINGS = 2**20
 """Pieces in which a guest process of 4 GiB can lie at worst: each page is one for the host."""
 RAISE_MAPPINGS = f"sysctl -w vm.max_map_count={ENOUGH_MAPPINGS} as root on the host"
-_START_OF_TIME_S = 1_767_225_600
+START_OF_TIME_S = 1_767_225_600
 """2026-01-01 00:00 UTC. Every virtual run starts at the same instant."""
 
 
@@ -63,7 +63,7 @@ def boot_command(kernel: Kernel, clock: Clock, job: Job, processor: int) -> list
         "ipv6.disable_ipv6=1",
     ]
     if clock == "virtual":
-        command += ["time-travel=inf-cpu", f"time-travel-start={_START_OF_TIME_S * NS_PER_S}"]
+        command += ["time-travel=inf-cpu", f"time-travel-start={START_OF_TIME_S * NS_PER_S}"]
     return command
 
 

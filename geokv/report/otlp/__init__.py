@@ -1,0 +1,1 @@
+"""Requests of a finished run as OpenTelemetry traces."""
