@@ -53,7 +53,7 @@ def _line(axes: Any, xs: list[float], cells: list[dict[str, Any]], arm: str) -> 
     low = [y - interval["low_ms"] for _, y, interval in points]
     high = [interval["high_ms"] - y for _, y, interval in points]
     axes.errorbar(
-        px, py, yerr=[low, high], fmt="none", ecolor=colour, elinewidth=1, capsize=2.5, zorder=2
+        px, py, yerr=[low, high], fmt="none", color=colour, elinewidth=1, capsize=2.5, zorder=2
     )
 
 

@@ -2,8 +2,8 @@
 
 results/<scenario>/<stamp>-<short hash>/
   scenario.yaml  manifest.json  records/  log.txt      written by the run
-  summary.json  table.csv  table.md  links.json
-  requests.parquet  history.jsonl  plots/  report.html  written by write_all
+  summary.json  table.csv  table.md  table.tex  links.json  requests.parquet
+  history.jsonl  plots/  report.md  report.html         written by write_all
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from geokv.measure.summary import summarise
 from geokv.report.csv import to_csv
 from geokv.report.disk import explained, require_space, saving, write_text
 from geokv.report.drill_csv import to_drill_csv
+from geokv.report.drill_links import to_drill_links
 from geokv.report.drill_markdown import to_drill_markdown
 from geokv.report.history import merge_history
+from geokv.report.latex import to_latex
 from geokv.report.links import to_links
 from geokv.report.markdown import to_markdown
 from geokv.report.sheet.write import write_sheets
@@ -85,6 +87,7 @@ def write_all(run_dir: Path) -> dict[str, Any]:
     _write_summary(run_dir, summary)
     write_text(run_dir / "table.csv", to_csv(summary))
     write_text(run_dir / "table.md", to_markdown(summary))
+    write_text(run_dir / "table.tex", to_latex(summary))
     write_text(run_dir / "links.json", to_links(records))
     merge_history(run_dir)
     requests = load_requests(run_dir)
@@ -96,18 +99,22 @@ def write_all(run_dir: Path) -> dict[str, Any]:
 
 def _write_drill(run_dir: Path) -> dict[str, Any]:
     """A drill is judged by its history, so that is merged first."""
+    from geokv.report.drill_parquet import write_drill_parquet
+    from geokv.report.page.write import write_page
+
     merge_history(run_dir)
     summary = summarise_drill(run_dir)
     _write_summary(run_dir, summary)
     write_text(run_dir / "table.csv", to_drill_csv(summary))
     write_text(run_dir / "table.md", to_drill_markdown(summary))
+    write_text(run_dir / "table.tex", to_latex(summary))
+    write_text(run_dir / "links.json", to_drill_links(run_dir, summary))
+    write_drill_parquet(run_dir / "requests.parquet", run_dir, summary)
     if summary["figures"]:
         from geokv.report.plots import draw_plots
 
         draw_plots(summary, run_dir / "plots")
     write_sheets(run_dir, summary)
-    from geokv.report.page.write import write_page
-
     write_page(run_dir, summary)
     return summary
 

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.colors import LinearSegmentedColormap
 
 INK = "#1f2430"
-MUTED = "#7a8194"
+MUTED = "#5f6679"
 GRID = "#e6e8ee"
 SHADE = "#f6f7fa"
 ARM_COLOURS = {"recompute": "#c2571a", "local_hit": "#2a7f62", "remote_hit": "#2459b5"}
@@ -38,6 +38,8 @@ HEAT: Any = LinearSegmentedColormap.from_list("geokv", ["#2459b5", "#f7f7f5", "#
 RC: dict[str, Any] = {
     # The hash salt fixes the ids inside an SVG: equal runs draw equal bytes.
     "svg.hashsalt": "geokv",
+    # Text stays text: it can be selected, searched and read aloud, and takes a page's colours.
+    "svg.fonttype": "none",
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
     "axes.edgecolor": MUTED,

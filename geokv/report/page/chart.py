@@ -9,7 +9,7 @@ from typing import Any
 
 import matplotlib
 
-from geokv.report.sheet.blocks import Figure
+from geokv.report.sheet.blocks import Figure, Ground
 from geokv.report.style import METADATA, RC
 
 
@@ -33,9 +33,11 @@ def chart(draw: Callable[[], Any], name: str, alt: str, said: str = "") -> list[
     return [Figure(out.getvalue(), f"plots/{name}.svg", said, alt)]
 
 
-def kept(run_dir: Path, name: str, alt: str, said: str = "") -> list[Figure]:
+def kept(
+    run_dir: Path, name: str, alt: str, said: str = "", ground: Ground = "any"
+) -> list[Figure]:
     """``plots/<name>.svg`` of the run folder as a block; empty when there is none."""
     path = run_dir / "plots" / f"{name}.svg"
     if not path.is_file():
         return []
-    return [Figure(path.read_text(encoding="utf-8"), f"plots/{name}.svg", said, alt)]
+    return [Figure(path.read_text(encoding="utf-8"), f"plots/{name}.svg", said, alt, ground)]

@@ -5,18 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from geokv.report.page.figures import figures_section
+from geokv.report.page.files import files_section
 from geokv.report.page.fine_print import notes_section
-from geokv.report.page.judged import judged_section
+from geokv.report.page.honesty import honesty_section
+from geokv.report.page.judged import control_section, judged_section
 from geokv.report.page.links import links_section
-from geokv.report.page.results import figures_section, results_section
+from geokv.report.page.reproduce import reproduce_section
+from geokv.report.page.results import results_section
 from geokv.report.page.section import Maker, Section
+from geokv.report.page.setup import setup_section
+from geokv.report.page.timeline import timeline_section
 
 MAKERS: list[Maker] = [
     results_section,
-    judged_section,
+    timeline_section,
     figures_section,
+    judged_section,
+    control_section,
     links_section,
+    setup_section,
+    honesty_section,
+    reproduce_section,
     notes_section,
+    files_section,
 ]
 
 

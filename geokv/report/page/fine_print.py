@@ -9,16 +9,14 @@ from geokv.report.page.section import Section
 from geokv.report.sheet.blocks import Block, Bullets, Heading, Table
 
 
-def notes_section(summary: dict[str, Any], run_dir: Path) -> Section:
-    blocks: list[Block] = [Bullets(summary["notes"])]
+def notes_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
+    blocks: list[Block] = [Bullets(summary["notes"])] if summary["notes"] else []
     constants = summary.get("energy", {}).get("constants", {})
     if constants:
         rows = [
             [name, f"{data['value']:g}", f"{data['low']:g}–{data['high']:g}", data["source"]]
             for name, data in constants.items()
         ]
-        blocks += [
-            Heading("Constants of the energy proxy", 3),
-            Table(["constant", "value", "range", "source"], rows),
-        ]
-    return Section("notes", "Notes", blocks)
+        head = ["constant", "value", "range", "source"]
+        blocks += [Heading("Constants of the energy proxy", 3), Table(head, rows)]
+    return Section("notes", "Notes", blocks) if blocks else None

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from geokv.report.disk import saving, write_text
 from geokv.report.page.content import sections
+from geokv.report.page.head import head
 from geokv.report.page.html import page_html
-from geokv.report.sheet.blocks import Figure
+from geokv.report.page.markdown import page_markdown
+from geokv.report.sheet.blocks import Block, Figure, Fold
 
 
 def write_page(run_dir: Path, summary: dict[str, Any]) -> None:
-    """``report.html`` and its drawings under ``plots/``. Every other output is there already.
+    """``report.md``, ``report.html`` and its drawings under ``plots/``.
+
+    Every other output is there already: the page shows and names it.
 
     Raises:
         RunError: broken or missing records, or a full disk.
         ConfigError: the folder cannot be written to.
     """
-    made = sections(summary, run_dir)
+    top, made = head(summary), sections(summary, run_dir)
     with saving(run_dir / "plots"):
         (run_dir / "plots").mkdir(exist_ok=True)
     for section in made:
-        for block in section.blocks:
-            if isinstance(block, Figure):
-                write_text(run_dir / block.file, block.svg)
-    write_text(run_dir / "report.html", page_html(summary, made))
+        for figure in _figures(section.blocks):
+            write_text(run_dir / figure.file, figure.svg)
+    write_text(run_dir / "report.md", page_markdown(top, made))
+    write_text(run_dir / "report.html", page_html(top, made))
+
+
+def _figures(blocks: Iterable[Block]) -> Iterator[Figure]:
+    for block in blocks:
+        if isinstance(block, Figure):
+            yield block
+        elif isinstance(block, Fold):
+            yield from _figures(block.blocks)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
+
+Ground = Literal["any", "light"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,9 @@ class Table:
     tones: list[str] = field(default_factory=list)
     """Of each row ``quiet`` (shown for comparison), ``bad`` or nothing."""
     caption: str = ""
+    groups: list[tuple[str, str]] = field(default_factory=list)
+    """Of each column (heading over it and its neighbours, title under that), where a format can
+    show both; a column without a heading keeps its title of ``head``."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,8 @@ class Figure:
     file: str
     said: str
     alt: str = ""
+    ground: Ground = "any"
+    """``light`` where colours are numbers and a dark page must not change them."""
 
 
 @dataclass(frozen=True)

@@ -43,14 +43,14 @@ def compose(
     title = names.title if names else scenario.title
     question = f"{words.text['goal']}: {names.question if names else scenario.question}"
     blocks: list[Block] = [
-        _cards(summary, words),
+        drill_cards(summary, words),
         *_reasons(summary, words),
         Heading(words.text["timeline"]),
         *_figures(summary, told, words, title),
         Heading(words.text["setup"]),
         setup(summary, scenario, words),
         Heading(words.text["steps"]),
-        *_steps(summary, scenario, words),
+        *steps(summary, scenario, words),
         Heading(words.text["expected"]),
         *promises(summary, scenario, words),
         *_recovery(summary, words),
@@ -60,7 +60,7 @@ def compose(
         Heading(words.text["control"]),
         *control(summary, scenario, told, words, title),
         Heading(words.text["fates"]),
-        *_fates(summary, words),
+        *fates(summary, words),
         Heading(words.text["repeat"]),
         *_repeat(scenario, words),
         Heading(words.text["notes"]),
@@ -76,7 +76,8 @@ def compose(
     )
 
 
-def _cards(summary: dict[str, Any], words: Words) -> Cards:
+def drill_cards(summary: dict[str, Any], words: Words) -> Cards:
+    """The numbers that matter most, of all cells but the control."""
     cells = figures.normal_cells(summary)
     wrong = figures.count_of(summary, "requests", "wrong")
     hung = figures.count_of(summary, "requests", "unanswered")
@@ -122,7 +123,8 @@ def _figures(
     return blocks
 
 
-def _steps(summary: dict[str, Any], scenario: Scenario, words: Words) -> list[Block]:
+def steps(summary: dict[str, Any], scenario: Scenario, words: Words) -> list[Block]:
+    """What was done: planned, and when it was seen to take effect and to heal."""
     text = words.text
     if not scenario.timeline:
         return [Para(text["no_timeline"])]
@@ -177,7 +179,7 @@ def _recovery(summary: dict[str, Any], words: Words) -> list[Block]:
     ]
 
 
-def _fates(summary: dict[str, Any], words: Words) -> list[Block]:
+def fates(summary: dict[str, Any], words: Words) -> list[Block]:
     """One table each of requests, fetches and misses, a column per cell."""
     text, cells = words.text, summary["cells"]
     head = [label_of(cell, words) for cell in cells]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from geokv.report.sheet.blocks import Figure, Sheet
+from geokv.report.sheet.blocks import Figure, Sheet, Table
 from geokv.report.sheet.shown import mark_of
 from geokv.report.sheet.svg import FONTS
 
@@ -38,8 +39,18 @@ def environment(drawing: Callable[[Figure], Markup] = as_drawn) -> Environment:
         mark_of=mark_of,
         class_of=lambda mark: _CLASSES.get(mark, ""),
         drawing=drawing,
+        spans_of=_spans,
     )
     return made
+
+
+def _spans(table: Table) -> list[tuple[str, int]]:
+    """Headings with the number of columns each stands over."""
+    spans = []
+    for group, columns in itertools.groupby(name for name, _ in table.groups):
+        count = len(list(columns))
+        spans += [(group, count)] if group else [("", 1)] * count
+    return spans
 
 
 def sheet_html(sheet: Sheet) -> str:

@@ -35,4 +35,4 @@ def mark_of(mark: bool | str | None) -> str:
 def figure(story: Story, words: Words, title: str, said: str) -> Figure:
     """The drawing of one cell, with its place in the run folder."""
     file = f"plots/timeline-{story.cell}.{words.language}.svg"
-    return Figure(draw_timeline(story, words, title), file, said)
+    return Figure(draw_timeline(story, words, title), file, said, title)

@@ -1,0 +1,35 @@
+"""What else lies in the run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from geokv.report.page.section import Section
+from geokv.report.sheet.blocks import Links
+
+FILES = {
+    "sheet.en.html": "the drill sheet: steps, promises, control",
+    "sheet.ja.html": "the drill sheet in Japanese",
+    "table.csv": "a row per cell, all numbers",
+    "table.md": "the table for people",
+    "table.tex": "the table for LaTeX (booktabs)",
+    "report.md": "this page as Markdown",
+    "requests.parquet": "a row per request, spans as columns",
+    "links.json": "every check of every link",
+    "summary.json": "everything said here, for programs",
+    "history.jsonl": "every block operation, in order of time",
+    "scenario.yaml": "the scenario with every name resolved",
+    "manifest.json": "versions, kernel, clock, seed, the whole GPU profile",
+    "log.txt": "every step of the run",
+}
+BESIDE = "report.md"
+"""Written with the page, from the same sections."""
+
+
+def files_section(summary: dict[str, Any], run_dir: Path) -> Section:
+    """Links that work where the page lies in its run folder."""
+    there = [
+        (name, said) for name, said in FILES.items() if name == BESIDE or (run_dir / name).is_file()
+    ]
+    return Section("files", "Files beside this page", [Links(there)])

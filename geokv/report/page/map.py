@@ -1,0 +1,111 @@
+"""The topology as a map: sites, what they do, and links with their km and kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import networkx
+
+from geokv.lab.topology import Topology, ends
+from geokv.report.sheet.svg import Drawing, text_width
+from geokv.report.style import INK, MUTED, SERIES
+
+_WIDTH, _MARGIN = 760.0, 96.0
+_SITE = 17.0
+_MOST_NAMED = 24
+"""Links; of more than these only the shape is shown."""
+_DASHES = ("", "7 4", "2 4", "10 3 2 3", "1 3", "12 5")
+
+
+def draw_map(
+    topology: Topology, roles: Mapping[str, str], lengths: Mapping[str, str], title: str
+) -> str:
+    """The SVG. Places are by shape, not by geography: short links are drawn shorter.
+
+    Args:
+        roles: site → what it does, under its name.
+        lengths: link → its km as words, where they are not one number.
+    """
+    places, high = _places(topology)
+    drawing = Drawing(_WIDTH, high, title)
+    kinds = list(dict.fromkeys(link.kind for link in topology.links.values()))
+    for name, link in topology.links.items():
+        a, b = ends(name)
+        number = kinds.index(link.kind)
+        (x1, y1), (x2, y2) = places[a], places[b]
+        drawing.line(
+            x1, y1, x2, y2, SERIES[number % len(SERIES)], 2.4, _DASHES[number % len(_DASHES)]
+        )
+    if len(topology.links) <= _MOST_NAMED:
+        for name, link in topology.links.items():
+            a, b = ends(name)
+            km = lengths.get(name, f"{link.km:g} km")
+            label = f"{km} · {link.kind}"
+            _label(drawing, places[a], places[b], label)
+    small = len(topology.sites) > _MOST_NAMED
+    for site, (x, y) in places.items():
+        _site(drawing, site, roles.get(site, ""), x, y, small)
+    if len(topology.links) > _MOST_NAMED:
+        _kinds(drawing, kinds, high)
+    return drawing.to_svg()
+
+
+def _places(topology: Topology) -> tuple[dict[str, tuple[float, float]], float]:
+    """Site → pixels, and how high the map is."""
+    sites = list(topology.sites)
+    if len(sites) == 1:
+        return {sites[0]: (_WIDTH / 2, 60.0)}, 130.0
+    if len(sites) == 2:
+        return {sites[0]: (_MARGIN + 60, 60.0), sites[1]: (_WIDTH - _MARGIN - 60, 60.0)}, 130.0
+    graph: networkx.Graph[str] = networkx.Graph()
+    graph.add_nodes_from(sites)
+    for name, link in topology.links.items():
+        # The square root keeps a link of 3000 km from making all others one point.
+        graph.add_edge(*ends(name), far=math.sqrt(link.km + 5.0))
+    found = networkx.kamada_kawai_layout(graph, weight="far", pos=networkx.circular_layout(graph))
+    xs, ys = zip(*((float(x), float(y)) for x, y in found.values()), strict=True)
+    wide = (max(xs) - min(xs)) or 1.0
+    tall = (max(ys) - min(ys)) or 1.0
+    inner = _WIDTH - 2 * _MARGIN
+    high = min(max(inner * tall / wide, 60.0), 420.0)
+    places = {
+        site: (
+            _MARGIN + inner * (float(x) - min(xs)) / wide,
+            52.0 + high * (float(y) - min(ys)) / tall,
+        )
+        for site, (x, y) in found.items()
+    }
+    return places, high + 116.0
+
+
+def _site(drawing: Drawing, site: str, role: str, x: float, y: float, small: bool) -> None:
+    if small:
+        drawing.mark("dot", x, y, INK, site)
+        return
+    drawing.disc(x, y, _SITE, "#ffffff", INK, 1.8)
+    drawing.text(x, y + 5, site, size=15, fill=INK, anchor="middle", weight=600)
+    if role:
+        drawing.plate(x, y + _SITE + 16, text_width(role, 11.5) + 8, 16, "#ffffff")
+        drawing.text(x, y + _SITE + 20, role, size=11.5, fill=MUTED, anchor="middle")
+
+
+def _label(
+    drawing: Drawing, start: tuple[float, float], end: tuple[float, float], label: str
+) -> None:
+    """On the middle of its link, on a plate that hides the line behind it."""
+    x, y = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
+    drawing.plate(x, y, text_width(label, 12.5) + 14, 20, "#ffffff")
+    drawing.text(x, y + 4.5, label, size=12.5, fill=INK, anchor="middle", weight=600)
+
+
+def _kinds(drawing: Drawing, kinds: list[str], high: float) -> None:
+    """Which line is which, where links have no room for their names."""
+    x = 20.0
+    for number, kind in enumerate(kinds):
+        drawing.line(
+            x, high - 16, x + 34, high - 16, SERIES[number % len(SERIES)], 2.4,
+            _DASHES[number % len(_DASHES)],
+        )  # fmt: skip
+        drawing.text(x + 42, high - 12, kind, size=12.5, fill=INK)
+        x += 62 + text_width(kind, 12.5)
