@@ -17,6 +17,7 @@ from geokv.cli import (
     check,
     check_history,
     clean,
+    dashboard,
     doctor,
     drill,
     export,
@@ -44,6 +45,7 @@ app.command("run")(run.run)
 app.command("drill")(drill.drill)
 app.command("serve")(serve.serve)
 app.command("table")(table.table)
+app.command("dashboard")(dashboard.dashboard)
 app.command("check")(check.check)
 app.command("check-history")(check_history.check_history)
 app.command("export")(export.export)

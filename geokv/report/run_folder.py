@@ -52,7 +52,7 @@ def make_run_folder(
     parent = exact.parent if exact else root / scenario.name
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        run_dir = _exact(exact) if exact else _stamped(parent, scenario.hash[:8])
+        run_dir = _exact(exact) if exact else stamped_folder(parent, scenario.hash[:8])
     except OSError as error:
         raise explained(error, exact or parent) from None
     require_space(run_dir, NEEDED_BYTES)
@@ -154,7 +154,13 @@ def _exact(folder: Path) -> Path:
     return folder
 
 
-def _stamped(parent: Path, short_hash: str) -> Path:
+def stamped_folder(parent: Path, short_hash: str) -> Path:
+    """Make ``<parent>/<stamp>-<short hash>/``, empty; ``parent`` has to be there.
+
+    Raises:
+        OSError: it cannot be made.
+        RunError: no name is left in this second.
+    """
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     for number in range(1, 1000):
         # Two runs of one second differ by a counter.

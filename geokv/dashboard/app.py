@@ -1,0 +1,199 @@
+"""The server: routes over a folder of runs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Header, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.concurrency import run_in_threadpool
+
+from geokv.dashboard.catalog import Wish, catalogue, check, size_of
+from geokv.dashboard.children import Children
+from geokv.dashboard.detail import detail_of
+from geokv.dashboard.files import send_file
+from geokv.dashboard.shelf import Head, Shelf, identity_of
+from geokv.dashboard.streams import MOST_STREAMS, EventStream, Streams
+from geokv.dashboard.tail import parse_place
+from geokv.errors import GeokvError
+from geokv.report.disk import explained
+from geokv.report.run_folder import stamped_folder
+from geokv.scenario import Scenario
+
+STATIC = Path(__file__).parent / "static"
+
+
+class Dashboard:
+    """What the routes share.
+
+    Args:
+        root: the folder of runs.
+        closing: set when the server ends.
+        most_children: runs started here that may go on at once.
+    """
+
+    def __init__(self, root: Path, closing: asyncio.Event, most_children: int) -> None:
+        self.shelf = Shelf(root)
+        self.children = Children(most_children)
+        self.streams = Streams(self.shelf, closing, self.detail)
+
+    def detail(self, head: Head, run_dir: Path) -> dict[str, Any]:
+        """A run in full, and whether it was started here."""
+        child = self.children.of(run_dir)
+        started = None
+        if child is not None:
+            started = {"pid": child.pid, "status": child.status, "said": child.said}
+        return {**detail_of(head, run_dir), "started_here": started}
+
+    def folder(self, identity: str) -> Path:
+        """Where a listed run lies.
+
+        Raises:
+            HTTPException: 404.
+        """
+        folder = self.shelf.folder(identity)
+        if folder is None:
+            raise HTTPException(404, "no such run")
+        return folder
+
+
+def build_app(dashboard: Dashboard) -> FastAPI:
+    """The routes; ``guard.Guard`` has to stand before them."""
+    app = FastAPI(title="geokv dashboard", docs_url=None, redoc_url=None, openapi_url=None)
+    _say_errors(app)
+    _reading(app, dashboard)
+    _changing(app, dashboard)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+
+    @app.get("/")
+    async def page() -> Response:
+        return FileResponse(STATIC / "index.html")
+
+    @app.get("/favicon.ico")
+    async def icon() -> Response:
+        return FileResponse(STATIC / "icon.svg", media_type="image/svg+xml")
+
+    return app
+
+
+def _new_folder(root: Path, scenario: Scenario) -> Path:
+    parent = root / scenario.name
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        return stamped_folder(parent, scenario.hash[:8])
+    except OSError as error:
+        raise explained(error, parent) from None
+
+
+def _say_errors(app: FastAPI) -> None:
+    """Every error is ``{"error": message, "hint": hint}``."""
+
+    async def geokv_error(_: Request, error: Exception) -> Response:
+        assert isinstance(error, GeokvError), "registered for these"
+        return JSONResponse({"error": error.message, "hint": error.hint}, 409)
+
+    async def http_error(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException), "registered for these"
+        return JSONResponse({"error": error.detail, "hint": ""}, error.status_code)
+
+    async def body_error(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError), "registered for these"
+        lines = [
+            f"{'.'.join(str(part) for part in one['loc'] if part != 'body')}: {one['msg']}"
+            for one in error.errors()
+        ]
+        return JSONResponse({"error": "\n".join(lines), "hint": ""}, 422)
+
+    app.add_exception_handler(GeokvError, geokv_error)
+    app.add_exception_handler(HTTPException, http_error)
+    app.add_exception_handler(RequestValidationError, body_error)
+
+
+def _reading(app: FastAPI, dashboard: Dashboard) -> None:
+    shelf, streams = dashboard.shelf, dashboard.streams
+
+    def room() -> None:
+        if streams.open >= MOST_STREAMS:
+            raise HTTPException(503, f"{MOST_STREAMS} pages are listening; close one")
+
+    @app.get("/api/runs")
+    async def runs() -> dict[str, Any]:
+        heads = await streams.heads()
+        return {
+            "root": str(shelf.root),
+            "runs": [head.to_json() for head in heads.values()],
+            "left_off": shelf.left_off,
+        }
+
+    @app.get("/api/runs/stream")
+    async def runs_stream() -> Response:
+        room()
+        return EventStream(streams.of_list())
+
+    @app.get("/api/runs/{identity}")
+    async def run(identity: str) -> dict[str, Any]:
+        folder = await run_in_threadpool(dashboard.folder, identity)
+        head = await run_in_threadpool(shelf.head, identity)
+        if head is None:
+            raise HTTPException(404, "no such run")
+        return await run_in_threadpool(dashboard.detail, head, folder)
+
+    @app.get("/api/runs/{identity}/stream")
+    async def run_stream(
+        identity: str, last_event_id: Annotated[str, Header(max_length=64)] = ""
+    ) -> Response:
+        room()
+        await run_in_threadpool(dashboard.folder, identity)
+        return EventStream(streams.of_run(identity, parse_place(last_event_id)))
+
+    @app.get("/runs/{identity}/{path:path}")
+    async def file(identity: str, path: str) -> Response:
+        folder = await run_in_threadpool(dashboard.folder, identity)
+        try:
+            return await send_file(folder, path)
+        except OSError:
+            raise HTTPException(404, "no such file of this run") from None
+
+    @app.get("/api/started/{identity}")
+    async def started(identity: str) -> dict[str, Any]:
+        """Of a run that may not have come so far as to be listed."""
+        for child in dashboard.children.all():
+            if identity_of(shelf.root, child.run_dir) == identity:
+                return {"pid": child.pid, "status": child.status, "said": child.said}
+        raise HTTPException(404, "this run was not started here")
+
+    @app.get("/api/scenarios")
+    async def scenarios() -> dict[str, Any]:
+        return {"scenarios": await run_in_threadpool(catalogue)}
+
+
+def _changing(app: FastAPI, dashboard: Dashboard) -> None:
+    @app.post("/api/check")
+    async def check_wish(wish: Wish) -> dict[str, Any]:
+        checked = await run_in_threadpool(check, wish)
+        return {
+            "name": checked.scenario.name,
+            "title": checked.scenario.title,
+            "command": " ".join(["geokv", "run", *checked.arguments]),
+            **size_of(checked.scenario),
+        }
+
+    @app.post("/api/start")
+    async def start(wish: Wish) -> dict[str, Any]:
+        checked = await run_in_threadpool(check, wish)
+        dashboard.children.require_room()
+        run_dir = await run_in_threadpool(_new_folder, dashboard.shelf.root, checked.scenario)
+        child = await dashboard.children.start(checked.arguments, run_dir)
+        return {"id": identity_of(dashboard.shelf.root, run_dir), "pid": child.pid}
+
+    @app.post("/api/runs/{identity}/end")
+    async def end(identity: str) -> dict[str, Any]:
+        child = dashboard.children.of(await run_in_threadpool(dashboard.folder, identity))
+        if child is None or child.status is not None:
+            raise HTTPException(409, "only a run that was started here and goes on can be ended")
+        dashboard.children.end(child)
+        return {"pid": child.pid}

@@ -1,0 +1,319 @@
+// Time to first token of every request: a mark at the moment its answer was in, faults behind it.
+// On a canvas, because a run may have tens of thousands; what it shows stands in a table as well.
+
+import { h, text } from "./dom.js";
+import { duration, moment, percentile, whole } from "./format.js";
+import { seriesOf } from "./model.js";
+
+const HEIGHT = 250;
+const PAD = { left: 58, right: 14, top: 26, bottom: 26 };
+const NEAR_PX = 14;
+const FOLLOW_NS = 60e9;
+
+export class Strip {
+  constructor() {
+    this.canvas = h("canvas", { role: "img" });
+    this.tip = h("div", { class: "tip", hidden: true });
+    this.body = h("tbody");
+    this.frame = h("div", { class: "strip" }, this.canvas, this.tip);
+    this.table = h(
+      "table",
+      { class: "strip-table" },
+      h("caption", { class: "hidden" }, "Time to first token by kind of request"),
+      h("thead", {}, h("tr", {}, ["kind", "n", "p50", "p99", "max"].map((name, index) => h("th", { scope: "col", class: index ? "right" : "" }, name)))),
+      this.body,
+    );
+    this.follow = h("button", { type: "button", class: "small", "aria-pressed": "false" }, "last 60 s");
+    this.log = h("button", { type: "button", class: "small", "aria-pressed": "false" }, "log scale");
+    this.cell = h("select", { "aria-label": "Cell shown", hidden: true });
+    for (const button of [this.follow, this.log]) {
+      button.addEventListener("click", () => {
+        button.setAttribute("aria-pressed", String(button.getAttribute("aria-pressed") !== "true"));
+        this.draw();
+      });
+    }
+    this.chosen = "newest";
+    this.cell.addEventListener("change", () => {
+      this.chosen = this.cell.value;
+      this.draw();
+    });
+    this.canvas.addEventListener("pointermove", (event) => this.point(event));
+    this.canvas.addEventListener("pointerleave", () => (this.tip.hidden = true));
+    this.model = null;
+    this.marks = [];
+    this.watch = new ResizeObserver(() => this.draw());
+    this.watch.observe(this.frame);
+    this.recolour = () => this.draw();
+    document.addEventListener("colours", this.recolour);
+  }
+
+  close() {
+    this.watch.disconnect();
+    document.removeEventListener("colours", this.recolour);
+  }
+
+  show(model, site) {
+    this.model = model;
+    this.site = site;
+    const key = `${[...model.cells.values()].map((cell) => cell.label).join("|")}|${model.about?.state}`;
+    if (key !== this.key) {
+      this.key = key;
+      this.cell.hidden = model.cells.size < 2;
+      const options = [["newest", "newest cell"], ["all", "all cells"]].concat(
+        [...model.cells.values()].map((cell) => [String(cell.number), cell.label]),
+      );
+      this.cell.replaceChildren(...options.map(([value, said]) => h("option", { value, selected: value === this.chosen }, said)));
+    }
+    this.draw();
+  }
+
+  colour(name) {
+    this.probe ??= this.frame.appendChild(h("i", { hidden: true }));
+    this.probe.style.color = `var(${name})`;
+    return getComputedStyle(this.probe).color;
+  }
+
+  shownCells() {
+    const { model, chosen } = this;
+    if (chosen === "all") return [...model.cells.values()];
+    const one = chosen === "newest" ? model.newest : model.cells.get(Number(chosen));
+    return one ? [one] : [];
+  }
+
+  draw() {
+    const { model, canvas } = this;
+    const width = Math.floor(this.frame.clientWidth);
+    if (!model || !width) return;
+    const dots = Math.min(2, devicePixelRatio || 1);
+    if (canvas.width !== width * dots || canvas.height !== HEIGHT * dots) {
+      canvas.width = width * dots;
+      canvas.height = HEIGHT * dots;
+      canvas.style.width = `${width}px`;
+      canvas.style.height = `${HEIGHT}px`;
+    }
+    const pen = canvas.getContext("2d");
+    pen.setTransform(dots, 0, 0, dots, 0, 0);
+    pen.clearRect(0, 0, width, HEIGHT);
+    pen.font = "11.5px ui-monospace, 'DejaVu Sans Mono', monospace";
+    const cells = this.shownCells();
+    const x = this.timeAxis(cells, width);
+    const shown = cells.flatMap((cell) =>
+      cell.requests.filter((one) => (!this.site || one.site === this.site) && x.holds(one.t_ns)).map((one) => ({ cell, one })),
+    );
+    const y = this.ttftAxis(shown.map(({ one }) => one.ttft_ns).filter(Number.isFinite));
+    for (const cell of cells) this.drawFaults(pen, cell, x);
+    this.drawAxes(pen, x, y, width);
+    this.marks = shown.map(({ cell, one }) => ({
+      one,
+      x: x.at(cell, one.t_ns),
+      // What has no first token stands at the upper edge.
+      y: Number.isFinite(one.ttft_ns) ? y.at(one.ttft_ns) : PAD.top - 9,
+    }));
+    this.drawMarks(pen);
+    this.tabulate(shown.map(({ one }) => one), cells);
+  }
+
+  timeAxis(cells, width) {
+    const room = width - PAD.left - PAD.right;
+    if (cells.length > 1) {
+      const each = room / cells.length;
+      return {
+        holds: () => true,
+        at: (cell, t_ns) => {
+          const span = cell.to_ns - cell.from_ns || 1;
+          return PAD.left + each * (cells.indexOf(cell) + 0.06 + (0.88 * (t_ns - cell.from_ns)) / span);
+        },
+        cells,
+        each,
+      };
+    }
+    const [cell] = cells;
+    const from = cell?.from_ns ?? 0;
+    const first = cell?.requests[0]?.t_ns ?? from;
+    const running = this.model.about?.state === "running" && cell === this.model.newest;
+    const end = Math.max(cell?.to_ns ?? 0, running && Number.isFinite(this.model.last_ns) ? this.model.last_ns : 0, from + 1e6);
+    const following = this.follow.getAttribute("aria-pressed") === "true";
+    const start = following ? Math.max(from, end - FOLLOW_NS) : Math.max(from, first - 0.03 * (end - first));
+    const scale = room / Math.max(1, end - start);
+    return {
+      holds: (t_ns) => t_ns >= start,
+      at: (_, t_ns) => PAD.left + Math.min(room, Math.max(0, (t_ns - start) * scale)),
+      start,
+      end,
+      from,
+      room,
+    };
+  }
+
+  ttftAxis(values) {
+    const most = values.length ? values.reduce((a, b) => Math.max(a, b)) : 1e8;
+    const least = values.length ? values.reduce((a, b) => Math.min(a, b)) : 1e6;
+    const room = HEIGHT - PAD.top - PAD.bottom;
+    if (this.log.getAttribute("aria-pressed") === "true") {
+      const low = Math.log10(Math.max(1e3, least) * 0.8);
+      const high = Math.log10(Math.max(1e4, most) * 1.25);
+      const ticks = [];
+      for (let power = Math.floor(low); power <= high; power += 1) {
+        for (const one of high - low < 1.5 ? [1, 2, 5] : [1]) {
+          const value = one * 10 ** power;
+          if (Math.log10(value) >= low && Math.log10(value) <= high) ticks.push(value);
+        }
+      }
+      return { ticks, at: (ns) => PAD.top + room * (1 - (Math.log10(Math.max(1, ns)) - low) / (high - low || 1)) };
+    }
+    const step = nice(most / 4);
+    const top = Math.max(step, Math.ceil(most / step) * step);
+    const ticks = [];
+    for (let value = 0; value <= top + step / 2; value += step) ticks.push(value);
+    return { ticks, at: (ns) => PAD.top + room * (1 - ns / top) };
+  }
+
+  drawFaults(pen, cell, x) {
+    for (const fault of cell.faults.values()) {
+      if (fault.from_ns === null) continue;
+      const [left, right] = [x.at(cell, fault.from_ns), x.at(cell, fault.to_ns ?? Math.max(cell.to_ns, this.model.last_ns || 0))];
+      const wide = Math.max(2, right - left);
+      pen.fillStyle = this.colour("--bad-ground");
+      pen.fillRect(left, PAD.top, wide, HEIGHT - PAD.top - PAD.bottom);
+      // Hatched, too: the shade alone is faint, and colour alone says nothing to some.
+      pen.save();
+      pen.beginPath();
+      pen.rect(left, PAD.top, wide, HEIGHT - PAD.top - PAD.bottom);
+      pen.clip();
+      pen.strokeStyle = this.colour("--bad");
+      pen.globalAlpha = 0.22;
+      pen.beginPath();
+      for (let at = left - HEIGHT; at < right; at += 9) {
+        pen.moveTo(at, HEIGHT - PAD.bottom);
+        pen.lineTo(at + HEIGHT, -PAD.bottom);
+      }
+      pen.stroke();
+      pen.restore();
+      pen.fillStyle = this.colour("--bad");
+      pen.textAlign = "left";
+      const said = fault.name;
+      const room = pen.measureText(said).width;
+      pen.fillText(said, Math.min(left + 1, this.frame.clientWidth - PAD.right - room), PAD.top - 13);
+    }
+  }
+
+  drawAxes(pen, x, y, width) {
+    const muted = this.colour("--muted");
+    pen.strokeStyle = this.colour("--line");
+    pen.fillStyle = muted;
+    pen.lineWidth = 1;
+    pen.textAlign = "right";
+    for (const tick of y.ticks) {
+      const at = Math.round(y.at(tick)) + 0.5;
+      pen.beginPath();
+      pen.moveTo(PAD.left, at);
+      pen.lineTo(width - PAD.right, at);
+      pen.stroke();
+      pen.fillText(tick ? duration(tick).replace(/\.0+ /, " ") : "0", PAD.left - 8, at + 4);
+    }
+    pen.textAlign = "center";
+    const base = HEIGHT - PAD.bottom + 16;
+    if (x.cells) {
+      const every = Math.ceil(82 / x.each);
+      x.cells.forEach((cell, index) => {
+        const left = PAD.left + x.each * index;
+        if (index) {
+          pen.beginPath();
+          pen.moveTo(Math.round(left) + 0.5, PAD.top);
+          pen.lineTo(Math.round(left) + 0.5, HEIGHT - PAD.bottom);
+          pen.stroke();
+        }
+        if (index % every) return;
+        const most = Math.floor((x.each * every) / 7.2);
+        pen.fillText(cell.label.length > most ? `${cell.label.slice(0, most - 1)}…` : cell.label, left + x.each / 2, base);
+      });
+      return;
+    }
+    const span = (x.end - x.start) / 1e9;
+    const step = nice(span / Math.max(2, Math.min(8, x.room / 90)));
+    const first = Math.ceil((x.start - x.from) / 1e9 / step) * step;
+    for (let at = first; at <= (x.end - x.from) / 1e9 + 1e-9; at += step) {
+      pen.fillText(`${Number(at.toPrecision(4))} s`, Math.min(width - 20, x.at(null, x.from + at * 1e9)), base);
+    }
+  }
+
+  drawMarks(pen) {
+    const small = this.marks.length > 600;
+    const size = small ? 2.4 : 3.6;
+    pen.globalAlpha = this.marks.length > 2500 ? 0.55 : 0.9;
+    const colours = new Map();
+    for (const { one, x, y } of this.marks) {
+      const { colour, shape } = seriesOf(one.series);
+      if (!colours.has(colour)) colours.set(colour, this.colour(colour));
+      pen.fillStyle = pen.strokeStyle = colours.get(colour);
+      pen.beginPath();
+      if (shape === "dot") pen.arc(x, y, size, 0, 7);
+      else if (shape === "square") pen.rect(x - size * 0.9, y - size * 0.9, size * 1.8, size * 1.8);
+      else if (shape === "triangle") path(pen, [[x, y - size * 1.2], [x + size * 1.15, y + size * 0.85], [x - size * 1.15, y + size * 0.85]]);
+      else if (shape === "diamond") path(pen, [[x, y - size * 1.25], [x + size * 1.25, y], [x, y + size * 1.25], [x - size * 1.25, y]]);
+      else {
+        pen.lineWidth = 2;
+        pen.moveTo(x - size, y - size);
+        pen.lineTo(x + size, y + size);
+        pen.moveTo(x + size, y - size);
+        pen.lineTo(x - size, y + size);
+        pen.stroke();
+        continue;
+      }
+      pen.fill();
+    }
+    pen.globalAlpha = 1;
+  }
+
+  tabulate(requests, cells) {
+    const groups = new Map();
+    for (const one of requests) {
+      if (!groups.has(one.series)) groups.set(one.series, []);
+      groups.get(one.series).push(one.ttft_ns);
+    }
+    const names = [...groups.keys()].sort((a, b) => seriesOf(a).order - seriesOf(b).order);
+    const rows = names.map((name) => {
+      const values = groups.get(name).filter(Number.isFinite).sort((a, b) => a - b);
+      const numbers = [whole(groups.get(name).length), ...[0.5, 0.99].map((share) => duration(percentile(values, share))), duration(values.at(-1))];
+      const { said, colour, shape } = seriesOf(name);
+      return h("tr", {}, h("th", { scope: "row" }, h("i", { class: `key ${shape}`, "data-colour": colour }), said), numbers.map((value) => h("td", { class: "num right" }, value)));
+    });
+    const key = rows.map((row) => row.textContent).join("|");
+    if (key !== this.tableKey) {
+      this.tableKey = key;
+      this.body.replaceChildren(...rows);
+      for (const mark of this.body.querySelectorAll(".key")) mark.style.color = `var(${mark.dataset.colour})`;
+    }
+    const where = cells.length > 1 ? "all cells" : (cells[0]?.label ?? "no cell yet");
+    const said = `Time to first token of ${requests.length} requests, ${where}; the table has the numbers`;
+    if (this.canvas.getAttribute("aria-label") !== said) this.canvas.setAttribute("aria-label", said);
+  }
+
+  point(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const [px, py] = [event.clientX - box.left, event.clientY - box.top];
+    let [best, near] = [null, NEAR_PX];
+    for (const mark of this.marks) {
+      const far = Math.hypot(mark.x - px, mark.y - py);
+      if (far < near) [best, near] = [mark, far];
+    }
+    this.tip.hidden = best === null;
+    if (!best) return;
+    const { one } = best;
+    text(this.tip, [one.name, seriesOf(one.series).said, one.site && `site ${one.site}`, duration(one.ttft_ns), `at ${moment(one.t_ns)}`, one.error].filter(Boolean).join(" · "));
+    const half = this.tip.offsetWidth / 2;
+    this.tip.style.left = `${Math.min(box.width - half - 4, Math.max(half + 4, best.x))}px`;
+    this.tip.style.top = `${best.y}px`;
+  }
+}
+
+function path(pen, corners) {
+  corners.forEach(([x, y], index) => (index ? pen.lineTo(x, y) : pen.moveTo(x, y)));
+  pen.closePath();
+}
+
+/** 1, 2 or 5 times a power of ten, at least `least`. */
+function nice(least) {
+  const power = 10 ** Math.floor(Math.log10(least || 1));
+  return [1, 2, 5, 10].map((one) => one * power).find((one) => one >= least - 1e-12);
+}
