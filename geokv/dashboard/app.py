@@ -63,7 +63,7 @@ class Dashboard:
 
 def build_app(dashboard: Dashboard) -> FastAPI:
     """The routes; ``guard.Guard`` has to stand before them."""
-    app = FastAPI(title="geokv dashboard", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     _say_errors(app)
     _reading(app, dashboard)
     _changing(app, dashboard)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -47,33 +48,39 @@ class Checked:
     """Of ``geokv run``, without where its folder lies."""
 
 
-@cache
-def names() -> dict[str, str]:
-    """Name → ``scenario`` or ``drill``, of all that can be started."""
-    scenarios = {
-        path.stem for folder in data_folders("scenarios") for path in folder.glob("*.yaml")
-    }
-    drills = shipped_drills()
-    found = {name: "scenario" for name in sorted(scenarios)}
-    return found | {name: "drill" for name in drills if name not in found}
+def files() -> dict[str, Path]:
+    """Name → file of all that can be started, scenarios before drills."""
+    found: dict[str, Path] = {}
+    for folder in data_folders("scenarios"):
+        for path in sorted(folder.glob("*.yaml")):
+            found.setdefault(path.stem, path)
+    return found | {name: path for name, path in shipped_drills().items() if name not in found}
 
 
-@cache
 def catalogue() -> list[dict[str, Any]]:
     """Name, kind, title, question and size of each; one that is broken says why.
 
-    Takes about a second: every file is loaded as a run would load it.
+    Takes some seconds at first: every file is loaded as a run would load it.
     """
-    return [_entry(name, kind) for name, kind in names().items()]
+    return [_entry(name, path, path.stat().st_mtime_ns) for name, path in files().items()]
 
 
-def _entry(name: str, kind: str) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": name, "kind": kind, "title": "", "question": "", "error": ""}
+@lru_cache(maxsize=1024)
+def _entry(name: str, path: Path, stamp: int) -> dict[str, Any]:
+    """Kept for as long as the file is what it was, which ``stamp`` tells."""
+    entry: dict[str, Any] = {
+        "name": name,
+        "kind": "scenario",
+        "title": "",
+        "question": "",
+        "error": "",
+    }
     try:
-        scenario = load_scenario(name)
+        scenario = load_scenario(path)
     except GeokvError as error:
         return entry | {"error": error.message}
     return entry | {
+        "kind": "drill" if scenario.is_drill else "scenario",
         "title": scenario.title,
         "question": scenario.question,
         "clock": scenario.clock,
@@ -101,12 +108,10 @@ def check(wish: Wish) -> Checked:
     Raises:
         ConfigError: nothing is called that, or a value is refused; one line per problem.
     """
-    if wish.scenario not in names():
+    if wish.scenario not in files():
         raise ConfigError(f"no scenario {wish.scenario!r}", "choose one of the list")
     overrides = wish.overrides()
     scenario = load_scenario(wish.scenario, overrides)
-    if wish.pace is not None and scenario.clock != "virtual":
-        raise ConfigError("pace: only the virtual clock has one; the wall clock is real time")
     arguments = [wish.scenario]
     for text in overrides:
         arguments.append(f"--set={text}")

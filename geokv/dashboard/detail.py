@@ -14,7 +14,7 @@ from geokv.lab.profiles import load_profile
 _REPORTS = (
     ("report.html", "Report"),
     ("sheet.en.html", "Drill sheet"),
-    ("sheet.ja.html", "訓練シート"),
+    ("sheet.ja.html", "Sheet in Japanese"),
     ("table.csv", "Table, CSV"),
     ("table.md", "Table, Markdown"),
     ("summary.json", "Summary"),
@@ -37,6 +37,7 @@ def detail_of(head: Head, run_dir: Path) -> dict[str, Any]:
         **head.to_json(),
         "question": str(scenario.get("question", ""))[:1000],
         "topology": _topology(scenario.get("topology")),
+        "has_control": scenario.get("control") is not None,
         "arms": [] if head.drill else [str(arm) for arm in scenario.get("arms", [])],
         "ran": {
             "model": manifest.get("model"),

@@ -83,6 +83,19 @@ export class Model {
     return found;
   }
 
+  /** Whether a cell is the one in which a drill must fail; it is the last. */
+  isControl(number) {
+    const planned = this.plan?.cells?.find((cell) => cell.cell === number);
+    return planned ? Boolean(planned.control) : Boolean(this.about?.has_control) && number > 0 && this.cells.size > 0;
+  }
+
+  /** What is worth looking at first: what goes on, or what was judged. */
+  get foremost() {
+    if (this.about?.state === "running") return this.newest;
+    const judged = [...this.cells.values()].filter((cell) => !cell.control);
+    return judged.at(-1) ?? this.newest;
+  }
+
   /** A fault of that name, of the newest cell that has one. */
   faultNamed(name) {
     return [...this.cells.values()].reverse().find((cell) => cell.faults.has(name))?.faults.get(name);
@@ -110,6 +123,7 @@ const TAKERS = {
       number: step.cell,
       label: step.label ?? `cell ${step.cell}`,
       links: new Map((step.links ?? []).map((link) => [link.link, link])),
+      control: model.isControl(step.cell),
       from_ns: step.t_ns,
       to_ns: step.t_ns,
       requests: [],
@@ -130,7 +144,7 @@ const TAKERS = {
     model.requests += 1;
     const ttft_ns = step.ttft_ns ?? (step.ttft_ms === undefined || step.ttft_ms === null ? NaN : step.ttft_ms * 1e6);
     const failed = Boolean(step.error) || (step.status !== undefined && step.status !== "ok");
-    const source = step.source === "none" ? "computed" : step.source;
+    const source = step.source && ({ none: "computed", remote: "remote" }[step.source] ?? "local");
     const series = failed ? "failed" : (step.arm ?? source ?? "answered");
     cell.requests.push({
       t_ns: step.t_ns,

@@ -120,7 +120,7 @@ class RunPage {
         "section",
         { class: "panel", "aria-labelledby": "strip-title" },
         h("header", {}, h("h2", { id: "strip-title" }, "Time to first token"), h("span", { class: "end" }, this.siteFilter, this.strip.cell, this.strip.follow, this.strip.log)),
-        h("div", { class: "strip-grid" }, this.strip.frame, this.strip.table),
+        h("div", { class: "strip-grid" }, this.strip.frame, h("div", { class: "strip-side" }, this.strip.table)),
       ),
       h("div", { class: "run-grid lower" }, this.log.element, this.result),
     );
@@ -197,14 +197,18 @@ function gather(model) {
   for (const [name, link] of model.newest?.links ?? []) links.set(name, { km: link.km, rate_bps: link.rate_bps });
   const running = model.about.state === "running";
   const { sample } = model;
+  for (const one of model.foremost?.requests ?? []) {
+    if (one.site) sites.set(one.site, { asked: (sites.get(one.site)?.asked ?? 0) + 1 });
+  }
   for (const [name, seen] of Object.entries((running && sample?.links) || {})) {
     const [forward, backward] = seen.load ?? [];
     links.set(name, { ...links.get(name), km: seen.km, rate_bps: seen.rate_bps, forward, backward, effect: { dark: "cut", degraded: "degraded" }[seen.state] });
   }
-  for (const [name, seen] of Object.entries((running && sample?.sites) || {})) {
+  for (const [name, seen] of Object.entries(sample?.sites ?? {})) {
     const device = seen.pools?.device;
     const pool = device?.total ? (device.total - device.free) / device.total : NaN;
-    sites.set(name, { pool, pools: seen.pools, running: seen.running, waiting: seen.waiting, effect: seen.up === false ? "down" : seen.answers === false ? "frozen" : "" });
+    const now = { running: seen.running, waiting: seen.waiting, effect: seen.up === false ? "down" : seen.answers === false ? "frozen" : "" };
+    sites.set(name, { ...sites.get(name), pool, pools: seen.pools, ...(running ? now : {}) });
   }
   if (running) {
     for (const fault of model.activeFaults().values()) {
@@ -231,7 +235,7 @@ function siteRow(site, body) {
   body.append(h("tr", {}, h("th", { scope: "row" }, site.name, site.title ? h("small", {}, site.title) : null), state, h("td", {}, bars), load));
   const tiers = new Map();
   return (now) => {
-    const word = now.effect || (now.pools ? "up" : "–");
+    const word = now.effect || (Number.isFinite(now.running) ? "up" : "–");
     if (state.dataset.word !== word) {
       state.dataset.word = word;
       state.replaceChildren(now.effect ? h("span", { class: "trouble" }, icon(now.effect === "down" ? "fail" : "invalid"), word) : word);
@@ -253,7 +257,8 @@ function siteRow(site, body) {
     }
     if (!tiers.size) text(bars, "–");
     else if (bars.firstChild.nodeType === Node.TEXT_NODE) bars.firstChild.remove();
-    text(load, Number.isFinite(now.running) ? `${now.running} running${now.waiting ? `, ${now.waiting} waiting` : ""}` : "–");
+    const busy = Number.isFinite(now.running) ? `${now.running} running${now.waiting ? `, ${now.waiting} waiting` : ""}` : "";
+    text(load, busy || (now.asked ? `${whole(now.asked)} asked` : "–"));
   };
 }
 

@@ -5,7 +5,7 @@ import { h, text } from "./dom.js";
 import { whole } from "./format.js";
 
 const PACES = [
-  ["", "as fast as it goes"],
+  ["", "none: full speed"],
   ["1x", "1× real time"],
   ["0.1x", "0.1× real time"],
   ["5x", "5× real time"],
@@ -17,7 +17,8 @@ export function showStart(main, chosen, onState) {
   document.title = "Start a run · geokv";
   let left = false;
   let all = [];
-  const list = h("div", { class: "panel choices", role: "radiogroup", "aria-label": "Scenarios", tabindex: "-1" });
+  const loading = h("p", { class: "empty" }, "Loading every scenario as a run would …");
+  const list = h("div", { class: "panel choices", role: "radiogroup", "aria-label": "Scenarios", tabindex: "-1" }, loading);
   const clock = h("select", {}, h("option", { value: "" }, "as written"), h("option", {}, "virtual"), h("option", {}, "wall"));
   const pace = h("select", {}, PACES.map(([value, said]) => h("option", { value }, said)));
   const seed = h("input", { type: "number", min: "0", step: "1", placeholder: "as written", inputmode: "numeric" });
@@ -42,10 +43,9 @@ export function showStart(main, chosen, onState) {
   );
   main.append(
     h("div", { class: "page-head" }, h("h1", {}, "Start a run"), h("p", {}, "Checked before it is started; its folder lies beside the others.")),
-    mayAct() ? null : h("p", { class: "note" }, "This tab may only look: it was not opened with the address that geokv dashboard has printed, which carries a token."),
+    h("p", { class: "note", hidden: mayAct() }, "This tab may only look: it was not opened with the address that geokv dashboard has printed, which carries a token."),
     h("div", { class: "start" }, list, form),
   );
-  main.querySelector(".note")?.style.setProperty("margin-bottom", "1rem");
 
   const name = () => list.querySelector("input:checked")?.value ?? "";
 
@@ -81,12 +81,12 @@ export function showStart(main, chosen, onState) {
       onState("none");
       all = data.scenarios;
       const part = (kind, words) => [h("h3", {}, words), ...all.filter((one) => one.kind === kind).map(row)];
-      list.append(...part("scenario", "Scenarios"), ...part("drill", "Drills"));
+      list.replaceChildren(...part("scenario", "Scenarios"), ...part("drill", "Drills"));
       choose();
     },
     (error) => {
       onState("lost");
-      list.append(h("p", { class: "empty" }, error.message));
+      text(loading, error.message);
     },
   );
   list.addEventListener("change", choose);

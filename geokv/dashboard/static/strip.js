@@ -32,7 +32,7 @@ export class Strip {
         this.draw();
       });
     }
-    this.chosen = "newest";
+    this.chosen = "";
     this.cell.addEventListener("change", () => {
       this.chosen = this.cell.value;
       this.draw();
@@ -59,9 +59,9 @@ export class Strip {
     if (key !== this.key) {
       this.key = key;
       this.cell.hidden = model.cells.size < 2;
-      const options = [["newest", "newest cell"], ["all", "all cells"]].concat(
-        [...model.cells.values()].map((cell) => [String(cell.number), cell.label]),
-      );
+      const first = model.about?.state === "running" ? "newest cell" : "as judged";
+      const named = (cell) => (cell.control ? `${cell.label} (control: must fail)` : cell.label);
+      const options = [["", first], ["all", "all cells"]].concat([...model.cells.values()].map((cell) => [String(cell.number), named(cell)]));
       this.cell.replaceChildren(...options.map(([value, said]) => h("option", { value, selected: value === this.chosen }, said)));
     }
     this.draw();
@@ -75,8 +75,11 @@ export class Strip {
 
   shownCells() {
     const { model, chosen } = this;
-    if (chosen === "all") return [...model.cells.values()];
-    const one = chosen === "newest" ? model.newest : model.cells.get(Number(chosen));
+    const all = [...model.cells.values()].sort((a, b) => a.number - b.number);
+    if (chosen === "all") return all;
+    // A sweep that is over is looked at as a whole.
+    if (chosen === "" && model.about?.state !== "running" && !model.about?.drill) return all;
+    const one = chosen === "" ? model.foremost : model.cells.get(Number(chosen));
     return one ? [one] : [];
   }
 
