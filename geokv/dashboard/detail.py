@@ -38,7 +38,7 @@ def detail_of(head: Head, run_dir: Path) -> dict[str, Any]:
         "question": str(scenario.get("question", ""))[:1000],
         "topology": _topology(scenario.get("topology")),
         "has_control": scenario.get("control") is not None,
-        "arms": [] if head.drill else [str(arm) for arm in scenario.get("arms", [])],
+        "arms": [] if head.drill else _texts(scenario.get("arms")),
         "ran": {
             "model": manifest.get("model"),
             "stands_for": manifest.get("stands_for"),
@@ -49,11 +49,7 @@ def detail_of(head: Head, run_dir: Path) -> dict[str, Any]:
         },
         "reasons": _texts(summary.get("reasons")),
         "warnings": _texts(summary.get("warnings")),
-        "judged": [
-            {"name": str(one["name"]), "ok": one["ok"], "said": str(one["said"])}
-            for one in summary.get("expectations", [])
-            if isinstance(one, dict) and {"name", "ok", "said"} <= one.keys()
-        ],
+        "judged": _judged(summary.get("expectations")),
         "reports": [{"path": path, "title": title} for path, title in _REPORTS if path in here],
         "files": files,
     }
@@ -61,6 +57,14 @@ def detail_of(head: Head, run_dir: Path) -> dict[str, Any]:
 
 def _texts(value: Any) -> list[str]:
     return [str(one) for one in value] if isinstance(value, list) else []
+
+
+def _judged(value: Any) -> list[dict[str, Any]]:
+    return [
+        {"name": str(one["name"]), "ok": one["ok"], "said": str(one["said"])}
+        for one in (value if isinstance(value, list) else [])
+        if isinstance(one, dict) and {"name", "ok", "said"} <= one.keys()
+    ]
 
 
 def _topology(data: Any) -> dict[str, Any]:

@@ -16,6 +16,8 @@ SLOW_FILES = {
     "test_cache_tiers",
     "test_cache_tls",
     "test_cache_wire_faults",
+    "test_dashboard_start",
+    "test_dashboard_streams",
     "test_engine_loop",
     "test_engine_oracle",
     "test_engine_profile_fit",

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import fcntl
 import json
+import shutil
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -137,16 +141,24 @@ def identity(root: Path, run_dir: Path) -> str:
 
 def finished_run(root: Path, name: str = "by_hand/20260101-000000-0123abcd") -> Path:
     """A whole run with its summary and its reports, without steps."""
-    from geokv.report.run_folder import write_all
-
     run_dir = root / name
     run_dir.parent.mkdir(parents=True, exist_ok=True)
-    apart = root / ".apart"
-    apart.mkdir(parents=True)
-    Run().write(apart)
-    write_all(apart)
     # Whoever looks sees all of it or nothing.
+    apart = root / ".apart"
+    shutil.copytree(_reported_on(), apart)
     return apart.rename(run_dir)
+
+
+@cache
+def _reported_on() -> Path:
+    """Writing reports takes a second; tests copy what was written once."""
+    from geokv.report.run_folder import write_all
+
+    folder = Path(tempfile.mkdtemp(prefix="geokv-dashboard-"))
+    atexit.register(shutil.rmtree, folder)
+    Run().write(folder)
+    write_all(folder)
+    return folder
 
 
 GROWING: list[GrowingRun] = []
