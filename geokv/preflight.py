@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 
+from geokv import foreign
 from geokv.cache.layout import ChunkLayout
+from geokv.cache.lifetime import check_policy
 from geokv.coordinator.faults import fault_class
 from geokv.coordinator.prompts import Prompts, make_prompts
 from geokv.engine.config import ModelConfig
@@ -13,6 +15,7 @@ from geokv.engine.profile import GpuProfile, load_profile
 from geokv.engine.synthetic import synthetic_config
 from geokv.errors import ConfigError, EngineError
 from geokv.scenario import Scenario
+from geokv.scenario.code import named_faults, named_policies
 from geokv.scenario.substrate import FOREIGN
 from geokv.scenario.workload import Document
 from geokv.site.sabotage import check_sabotage
@@ -29,7 +32,9 @@ def preflight(scenario: Scenario) -> GpuProfile:
         ConfigError: with the path of the value to change.
     """
     deployment = scenario.deployment
+    foreign.use_folders(scenario.code)
     _check_drill(scenario)
+    _check_policies(scenario)
     try:
         profile = load_profile(deployment.stands_for)
     except EngineError as error:
@@ -46,6 +51,7 @@ def preflight(scenario: Scenario) -> GpuProfile:
     for cell in scenario.cells():
         try:
             _check_package(cell.scenario)
+            _check_policies(cell.scenario)
             _check_cell(cell.scenario, config, profile)
         except ConfigError as error:
             raise ConfigError(f"cell {cell.label}: {error.message}", error.hint) from None
@@ -61,10 +67,37 @@ def _check_package(scenario: Scenario) -> None:
         )
 
 
+def _check_policies(scenario: Scenario) -> None:
+    for path, name in named_policies(scenario).items():
+        try:
+            check_policy(name)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error.message}", error.hint) from error
+
+
+def provenance_of_code(scenario: Scenario) -> list[dict[str, str]]:
+    """Name, file and hash of every class of the user's own that some cell names, by name.
+
+    Raises:
+        ConfigError: one cannot be had.
+    """
+    found: dict[str, str] = {}
+    for one in (scenario, *(cell.scenario for cell in scenario.cells())):
+        found.update(dict.fromkeys(named_policies(one).values(), foreign.EVICTION))
+        found.update(dict.fromkeys(named_faults(one).values(), ""))
+    return [foreign.provenance(group, name) for name, group in sorted(found.items())]
+
+
 def _check_drill(scenario: Scenario) -> None:
     """Every fault of the timeline can be made here, and the control's sabotage planted."""
+    own = {name: path for path, name in named_faults(scenario).items()}
     for event in scenario.timeline:
-        fault_class(event.fault)
+        try:
+            fault_class(event.fault)
+        except ConfigError as error:
+            if event.fault not in own:
+                raise
+            raise ConfigError(f"{own[event.fault]}: {error.message}", error.hint) from error
     if scenario.control is not None and scenario.control.sabotage is not None:
         check_sabotage(scenario.control.sabotage)
 

@@ -14,7 +14,7 @@ from geokv import __version__
 from geokv.coordinator.prompts import make_prompts
 from geokv.engine.profile import GpuProfile, parts_of
 from geokv.errors import GeokvError, RunError
-from geokv.preflight import preflight
+from geokv.preflight import preflight, provenance_of_code
 from geokv.report.disk import explained
 from geokv.report.run_folder import make_run_folder, write_all, write_manifest
 from geokv.scenario import Scenario
@@ -155,6 +155,7 @@ def _formula(stands_for: str) -> dict[str, Any] | None:
 
 def _manifest(scenario: Scenario, profile: GpuProfile, place: Place, parts: int) -> dict[str, Any]:
     deployment, prompts = scenario.deployment, make_prompts(scenario)
+    code = provenance_of_code(scenario)
     return {
         "clock": place.clock,
         "kernel": place.kernel_name,
@@ -171,6 +172,7 @@ def _manifest(scenario: Scenario, profile: GpuProfile, place: Place, parts: int)
         "scenario_hash": scenario.hash,
         # Of a drill's last cell, whose sites are broken on purpose.
         **({"sabotage": scenario.control.sabotage} if scenario.control is not None else {}),
+        **({"code": code} if code else {}),
         "profile": profile.model_dump(mode="json"),
         "formula": _formula(deployment.stands_for),
         "versions": {

@@ -114,6 +114,7 @@ def site_settings(
             dram_bytes=own[name].dram_bytes,
             disk=_disk(scenario, name, control / f"disk-{name}-{life}"),
             dram_policy=cache.tiers.dram.policy,
+            code=tuple(run.code),
             write=cache.tiers.write,
             publish=cache.tiers.publish,
             quota=cache.tiers.quota,

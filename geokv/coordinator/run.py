@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from geokv import foreign
 from geokv.clock import now_ns
 from geokv.coordinator.cells import CellRunner
 from geokv.coordinator.drill.runner import DrillRunner
@@ -45,6 +46,7 @@ def run_part(
         GeokvError: the lab or a site could not be made, or a record not be written.
     """
     scenario = read_back(run_dir / "scenario.yaml")
+    foreign.use_folders(scenario.code)
     cells = [cell for cell in scenario.cells() if cell.index % parts == part]
     records = run_dir / "records"
 

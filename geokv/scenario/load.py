@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from geokv import foreign
 from geokv.config import load_yaml, validate
 from geokv.errors import ConfigError
 from geokv.lab.profiles import data_folders
 from geokv.lab.topology import Topology, load_topology
 from geokv.scenario.cells import topology_mapping
 from geokv.scenario.checks import untested
+from geokv.scenario.code import with_code
 from geokv.scenario.model import Scenario
 from geokv.scenario.paths import known_paths, parse_override, suggest, with_value
 from geokv.scenario.texts import with_texts
@@ -48,36 +51,44 @@ def _folders() -> list[Path]:
 
 
 def load_scenario(
-    source: str | Path | dict[str, Any], overrides: list[str] | None = None
+    source: str | Path | dict[str, Any],
+    overrides: list[str] | None = None,
+    changes: Sequence[tuple[str, Any]] = (),
+    folder: Path | None = None,
 ) -> Scenario:
     """Read, override, resolve and check a scenario, every cell of its sweep included.
 
     Args:
         source: name, path, or the mapping itself.
         overrides: ``path=value`` each. A swept path that is set keeps one value.
+        changes: the same after them, as paths and values.
+        folder: of a mapping: where the files it names are looked for.
 
     Raises:
         ConfigError: one line per problem, each with file and path.
     """
     if isinstance(source, dict):
-        place, folder, data = "", None, source
+        place, data = "", source
     else:
         path = find(source)
         place, folder, data = str(path), path.parent, load_yaml(path)
-    pinned = False
-    if overrides:
+    wanted = [
+        (f"--set {name}", name, value) for name, value in map(parse_override, overrides or [])
+    ]
+    wanted += [(name, name, value) for name, value in changes]
+    pinned = any(name.split(".")[0] == "sweep" for _, name, _ in wanted)
+    if wanted:
         known = _known(_build(data, folder, place), data)
-        for text in overrides:
-            name, value = parse_override(text)
+        for said, name, value in wanted:
             if name not in known:
-                raise ConfigError(f"--set {name}: nothing is called that{suggest(name, known)}")
+                raise ConfigError(f"{said}: nothing is called that{suggest(name, known)}")
             if name.startswith(("links.", "sites.")):
                 data = _inline(data, folder, place)
             data, was_swept = _pin(with_value(data, name, value), name, value)
             pinned = pinned or was_swept
-        pinned = pinned or any(text.startswith("sweep") for text in overrides)
-    scenario = _build(_absolute_model(data), folder, place)
+    scenario = _build(with_code(_absolute_model(data), folder), folder, place)
     _check_model_folder(scenario, place)
+    _check_code(scenario, place)
     # Whoever narrows a sweep by hand still gets a run; what it cannot test is then
     # reported as untested, and such a run does not pass.
     left = [] if pinned else untested(scenario)
@@ -176,3 +187,11 @@ def _check_model_folder(scenario: Scenario, place: str) -> None:
             "a model folder holds config.json, tokenizer.json and *.safetensors",
         )
         raise _placed(error, place)
+
+
+def _check_code(scenario: Scenario, place: str) -> None:
+    try:
+        for folder in scenario.code:
+            foreign.check_folder(folder)
+    except ConfigError as error:
+        raise _placed(error, place) from None

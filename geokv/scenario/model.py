@@ -59,6 +59,9 @@ class Scenario(Strict):
     """Of a drill: how it is run once more so that it must fail."""
     figures: list[Figure] = Field(default_factory=list)
     """Pictures and small tables of the sweep, beside those every run has."""
+    code: list[str] = Field(default_factory=list)
+    """Folders with the modules that policies and faults of one's own are named from; that of the
+    scenario's file when unset."""
     vm: VmSettings = Field(default_factory=VmSettings)
     translations: dict[Literal["ja"], Translation] = Field(default_factory=dict)
     """Title and question in other languages, for the sheet of a drill."""
@@ -93,6 +96,8 @@ class Scenario(Strict):
             del data["timeline"]
         if not self.translations:
             del data["translations"]
+        if not self.code:
+            del data["code"]
         data["topology"] = topology_mapping(self.topology)
         return data
 
@@ -102,6 +107,11 @@ class Scenario(Strict):
 
     @property
     def hash(self) -> str:
-        """BLAKE2b-128 of the resolved scenario, hex; equal set-ups have equal hashes."""
-        text = json.dumps(self.resolved(), sort_keys=True, separators=(",", ":"))
+        """BLAKE2b-128 of the resolved scenario, hex; equal set-ups have equal hashes.
+
+        Where its code lies is left out: a run's manifest has the hash of the code itself.
+        """
+        data = self.resolved()
+        data.pop("code", None)
+        text = json.dumps(data, sort_keys=True, separators=(",", ":"))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

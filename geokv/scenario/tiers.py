@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from geokv import foreign
 from geokv.config import Strict
 from geokv.units import Fraction, Rate, Seconds
 
-Policy = Literal["lru", "fifo", "lfu", "s3fifo"]
+OURS = ("lru", "fifo", "lfu", "s3fifo")
+"""Eviction policies that come with geokv."""
+
+
+def _known(name: str) -> str:
+    if name in OURS or foreign.is_reference(name) or name in foreign.registered(foreign.EVICTION):
+        return name
+    names = ", ".join([*OURS, *foreign.registered(foreign.EVICTION)])
+    raise ValueError(f"must be {names} or module:Class, got {name!r}")
+
+
+Policy = Annotated[str, AfterValidator(_known)]
+"""The name of an eviction policy, or ``module:Class`` of one of your own."""
 
 
 class DramSettings(Strict):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from geokv import foreign
 from geokv.cache.codec import CODECS
 from geokv.cache.codec_cost import CodecCost, codec_costs
 from geokv.cache.history import History
@@ -50,6 +51,7 @@ async def serve_site(settings: SiteSettings) -> None:
         GeokvError: the site cannot start: port taken, model missing, pools too large …
     """
     torch.set_num_threads(1)
+    foreign.use_folders(settings.code)
     history = HistoryFile(Path(settings.history_path), settings.audit)
     life = History(settings.name, history if settings.audit else None, now_ns)
     worker = build_worker(settings, history)

@@ -112,6 +112,8 @@ class SiteSettings:
     shards: int = 1
     disk: DiskSettings | None = None
     dram_policy: str = "lru"
+    code: tuple[str, ...] = ()
+    """Folders with modules that a policy may be named from."""
     write: WritePolicy = "write-back"
     publish: PublishPolicy = "all"
     quota: float | None = None

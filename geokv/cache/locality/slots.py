@@ -419,6 +419,8 @@ class SlotTier:
         victim = self._policy.evict(coming, may_go)
         if victim is None:
             return False
+        if victim not in self._cached or not may_go(victim):
+            raise CacheError(f"{self.name}: the eviction policy gave up a chunk that may not go")
         slot = self._cached[victim]
         if self.offer is not None and slot.header is not None:
             # Its own place is what the newcomer gets, unless there is another.

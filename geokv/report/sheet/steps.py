@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from geokv.report.sheet.words import Words
-from geokv.scenario.timeline import Event
+from geokv.scenario.timeline import Event, ForeignFault
 from geokv.units import show_size
 
 _SECONDS = ("down", "up", "outage", "window", "delay", "jitter")
@@ -28,7 +28,13 @@ def describe(event: Event, words: Words, *, lasting: bool = True) -> str:
     Args:
         lasting: say how long it lasts, too.
     """
-    step = words.faults[event.fault].format_map(_fields(event, words))
+    if isinstance(event, ForeignFault):
+        where = event.link or event.site or event.tenant
+        name = "own_fault_at" if where else "own_fault"
+        step = words.text[name].format(fault=event.fault.partition(":")[2], where=where)
+        lasting = lasting and event.heals
+    else:
+        step = words.faults[event.fault].format_map(_fields(event, words))
     if not lasting or "for_" not in type(event).model_fields or event.fault == "link-flap":
         return step
     if event.lasts_s is None:

@@ -55,6 +55,8 @@ WORDS = Words(
         "and_after": "{when}, {time} later",
         "for": "{step}, for {time}",
         "until_end": "{step}, until the stream ends",
+        "own_fault": "{fault} (a fault of one's own)",
+        "own_fault_at": "{fault} at {where} (a fault of one's own)",
         "restart_after": ", back after {time}",
         "restart_keep": ", back after {time} with its disk",
         "both_ways": "both ways",

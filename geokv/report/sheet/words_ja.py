@@ -55,6 +55,8 @@ WORDS = Words(
         "and_after": "{when}から{time}後",
         "for": "{step}({time}間)",
         "until_end": "{step}(要求列の終了まで)",
+        "own_fault": "{fault}(独自の障害)",
+        "own_fault_at": "{where} に {fault}(独自の障害)",
         "restart_after": "、{time}後に再起動",
         "restart_keep": "、{time}後にディスクを残して再起動",
         "both_ways": "双方向",

@@ -1,9 +1,10 @@
 """The timeline of a drill: seeded faults, one model per kind, grouped by what they hit."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidatorFunctionWrapHandler, WrapValidator
 
+from geokv.foreign import is_reference
 from geokv.scenario.timeline.congestion import Background, Incast, TenantLoad
 from geokv.scenario.timeline.directory import (
     DirectoryKill,
@@ -13,6 +14,7 @@ from geokv.scenario.timeline.directory import (
     EventReorder,
 )
 from geokv.scenario.timeline.event import Condition, Event, Lasting, Recovery
+from geokv.scenario.timeline.foreign import ForeignFault
 from geokv.scenario.timeline.links import (
     LinkCut,
     LinkDegrade,
@@ -36,7 +38,7 @@ from geokv.scenario.timeline.sites import (
 from geokv.scenario.timeline.tenants import EvictionStorm, KeyRevoke, Purge
 from geokv.scenario.timeline.wire import CorruptChunk, LostCompletion
 
-AnyEvent = Annotated[
+OurEvent = Annotated[
     LinkCut
     | LinkOneWayCut
     | LinkFlap
@@ -68,6 +70,20 @@ AnyEvent = Annotated[
     | EvictionStorm,
     Field(discriminator="fault"),
 ]
+_ours: TypeAdapter[Event] = TypeAdapter(OurEvent)
+
+
+def _by_kind(data: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """Decide by how the fault is named, so that only what is wrong there is said of it."""
+    if isinstance(data, ForeignFault):
+        return handler(data)
+    named = data.get("fault") if isinstance(data, dict) else None
+    if isinstance(named, str) and is_reference(named):
+        return ForeignFault.model_validate(data)
+    return _ours.validate_python(data)
+
+
+AnyEvent = Annotated[OurEvent | ForeignFault, WrapValidator(_by_kind)]
 
 __all__ = [
     "AnyEvent",
@@ -84,6 +100,7 @@ __all__ = [
     "EventLoss",
     "EventReorder",
     "EvictionStorm",
+    "ForeignFault",
     "Incast",
     "KeyRevoke",
     "Lasting",
@@ -93,6 +110,7 @@ __all__ = [
     "LinkOneWayCut",
     "LostCompletion",
     "MemoryPressure",
+    "OurEvent",
     "Partition",
     "PathSwitch",
     "Purge",

@@ -22,12 +22,12 @@ from geokv.report.sheet.words import LANGUAGES, words_of
 from geokv.scenario import load_scenario
 from geokv.scenario.control import JUDGED
 from geokv.scenario.drill import DrillPromises
-from geokv.scenario.timeline import AnyEvent, Recovery
+from geokv.scenario.timeline import OurEvent, Recovery
 
 EN, JA = words_of("en"), words_of("ja")
 TABLES = [field.name for field in fields(EN) if field.name != "language"]
 KINDS = {
-    get_args(model.model_fields["fault"].annotation)[0] for model in get_args(get_args(AnyEvent)[0])
+    get_args(model.model_fields["fault"].annotation)[0] for model in get_args(get_args(OurEvent)[0])
 }
 
 
