@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from geokv import foreign
 from geokv.api.html import page, verdict
-from geokv.api.progress import Lines
 from geokv.api.scenario import Scenario
 from geokv.errors import ConfigError
 from geokv.report.run_folder import read_summary
@@ -149,7 +148,8 @@ def run(
     Args:
         scenario: a ``Scenario``, or what makes one.
         out: the run folder to make, new or empty; ``root/NAME/STAMP-HASH`` when not given.
-        progress: lines on standard error, nothing, or a function that is called with every step
+        progress: True for a live view on a terminal and lines on standard error anywhere else,
+            False for nothing, or a function that is called with every step
             (``{"event": "cell", "label": …}``).
 
     Raises:
@@ -161,16 +161,16 @@ def run(
             f"{module} runs a scenario while it is imported for the code in it",
             'put what runs under `if __name__ == "__main__":`',
         )
+    from rich.console import Console
+
+    from geokv.report.progress.watch import watch_run
     from geokv.runner import run_scenario
 
     wanted = scenario if isinstance(scenario, Scenario) else Scenario(scenario)
-    take: Progress
-    if callable(progress):
-        take = progress
-    else:
-        take = Lines(len(wanted.cells)).take if progress else _ignore
     target = Path(out) if out is not None else None
-    folder, summary = run_scenario(wanted.checked, target, take, Path(root))
+    with watch_run(wanted.checked, Console(stderr=True), quiet=progress is not True) as watch:
+        take = progress if callable(progress) else watch.take
+        folder, summary = run_scenario(wanted.checked, target, take, Path(root))
     return Run(folder, summary)
 
 
@@ -186,7 +186,3 @@ def load_run(folder: str | Path) -> Run:
     """
     path = Path(folder)
     return Run(path, read_summary(path))
-
-
-def _ignore(_: dict[str, Any]) -> None:
-    return None
