@@ -220,7 +220,7 @@ class Fetcher:
             try:
                 if self._transport.layout(site) is not self._layout:
                     return await self._bring_other(plan, index, site, deadline_ns, sent)
-                return await self._bring(index, ref, site, deadline_ns, sent)
+                return await self._bring(plan, index, site, deadline_ns, sent)
             except FetchError as error:
                 failure = error
                 if error.cause in _FINAL or now_ns() >= deadline_ns:
@@ -228,8 +228,9 @@ class Fetcher:
         raise failure
 
     async def _bring(
-        self, index: int, ref: ChunkRef, site: str, deadline_ns: int, sent: dict[int, Transfer]
+        self, plan: Plan, index: int, site: str, deadline_ns: int, sent: dict[int, Transfer]
     ) -> _Arrival:
+        ref = plan.refs[index]
         try:
             slot = self._tier.reserve(ref.key, ref.tenant)
         except CacheError as error:
@@ -244,7 +245,7 @@ class Fetcher:
             header = await transfer.done
         except FetchError as error:
             self._tier.abort(slot, error.cause)
-            self._history.note("fetch", ref.key, source=site, cause=error.cause)
+            self._note_lost(plan, index, site, error.cause)
             if error.cause == "corrupt":
                 self.on_damaged(site, ref)
             raise
@@ -252,14 +253,14 @@ class Fetcher:
             # Only when nothing can write to the slot any more may it be another's.
             self._transport.stop(transfer)
             self._tier.abort(slot, "cancelled")
-            self._history.note("fetch", ref.key, source=site, cause="cancelled")
+            self._note_lost(plan, index, site, "cancelled")
             raise
         try:
             self._tier.commit(slot, header)
         except FetchError as error:
-            self._history.note("fetch", ref.key, source=site, cause=error.cause)
+            self._note_lost(plan, index, site, error.cause)
             raise
-        self._note_fetch(ref, site, header, slot)
+        self._note_fetch(ref, plan, index, site, header, slot, [transfer])
         return self._arrived(ref, site, transfer, transfer.wire_bytes)
 
     async def _bring_other(
@@ -289,11 +290,11 @@ class Fetcher:
             cause = error.cause if isinstance(error, FetchError) else "cancelled"
             for slot in slots.values():
                 self._tier.abort(slot, cause)
-            self._history.note("fetch", plan.refs[index].key, source=site, cause=cause)
+            self._note_lost(plan, index, site, cause)
             raise
         for ref, header in came.asked:
             # Of the sender's layout: nothing here has these bytes.
-            self._note_fetch(ref, site, header, None)
+            self._note_fetch(ref, plan, index, site, header, None, [])
         for part, slot in slots.items():
             self._keep_converted(refs[part], slot, site, came.lossy)
         return self._arrived(plan.refs[index], site, came.last, came.wire_bytes)
@@ -319,17 +320,37 @@ class Fetcher:
             checksums=[digest.hex() for digest in sums],
         )
 
-    def _note_fetch(self, ref: ChunkRef, site: str, header: ChunkHeader, slot: Slot | None) -> None:
+    def _note_lost(self, plan: Plan, index: int, site: str, cause: str) -> None:
+        """A chunk of ``plan`` did not come from ``site``, or must not be kept."""
+        key, request_id = plan.refs[index].key, plan.request_id
+        self._history.note(
+            "fetch", key, source=site, cause=cause, request_id=request_id, index=index
+        )
+
+    def _note_fetch(
+        self,
+        ref: ChunkRef,
+        plan: Plan,
+        index: int,
+        site: str,
+        header: ChunkHeader,
+        slot: Slot | None,
+        transfers: Sequence[Transfer],
+    ) -> None:
+        """``ref`` came for the chunk at ``index`` of the plan, in these transfers."""
         self._history.note(
             "fetch",
             ref.key,
             source=site,
             cause="",
+            request_id=plan.request_id,
+            index=index,
             place=-1 if slot is None else slot.index,
             generation=header.generation,
             incarnation=header.incarnation,
             checksums=[digest.hex() for digest in header.checksums],
             tenant=header.tenant,
+            **_stamps(transfers),
         )
 
     def _arrived(self, ref: ChunkRef, site: str, transfer: Transfer, wire_bytes: int) -> _Arrival:
@@ -401,6 +422,20 @@ class Fetcher:
                 self.on_unused(ref.key)
 
         task.add_done_callback(ended)
+
+
+def _stamps(transfers: Sequence[Transfer]) -> dict[str, int]:
+    """When the parts of a chunk were asked for, began, ended and were verified, and their bytes."""
+    if not transfers:
+        return {}
+    return {
+        "asked_ns": min(one.requested_ns for one in transfers),
+        "first_byte_ns": min(one.first_byte_ns for one in transfers),
+        "last_byte_ns": max(one.last_byte_ns for one in transfers),
+        "verified_ns": max(one.verified_ns for one in transfers),
+        "bytes": sum(one.wire_bytes for one in transfers),
+        "parts": len(transfers),
+    }
 
 
 def _closed(cause: str) -> FetchError:

@@ -75,13 +75,13 @@ class LayeredFetcher(Fetcher):
                         self._missed(outcome, plan, i, error)
                         if error.cause == "corrupt" and chunks[i].site:
                             self.on_damaged(chunks[i].site, plan.refs[i])
-                        self._drop(chunks[i:], error.cause)
+                        self._drop(plan, i, chunks[i:], error.cause)
                         break
                     cause = self.gate(plan.refs[i])
                     if cause:
                         count = i
                         self._missed(outcome, plan, i, _closed(cause))
-                        self._drop(chunks[i:], cause)
+                        self._drop(plan, i, chunks[i:], cause)
                         break
                     await on_piece(i, group, view)
                     if self._audit:
@@ -89,10 +89,10 @@ class LayeredFetcher(Fetcher):
                 await on_group(group, count)
                 if not count:
                     break
-            for one in chunks[:count]:
-                self._keep_whole(one)
+            for i, one in enumerate(chunks[:count]):
+                self._keep_whole(plan, i, one)
         except BaseException:
-            self._drop(chunks, "cancelled")
+            self._drop(plan, 0, chunks, "cancelled")
             raise
         for one, handed_over in zip(chunks[:count], sums, strict=False):
             if one.arrival is not None:
@@ -160,7 +160,7 @@ class LayeredFetcher(Fetcher):
             raise FetchError("stale", f"{one.site} changed a chunk between two of its groups")
         return one.slot.view[place].toreadonly()
 
-    def _keep_whole(self, one: _Coming) -> None:
+    def _keep_whole(self, plan: Plan, index: int, one: _Coming) -> None:
         """All groups of a chunk are here: make it readable."""
         if one.slot is None:
             return
@@ -172,24 +172,28 @@ class LayeredFetcher(Fetcher):
             self._tier.commit(slot, header)
         except FetchError as error:
             # It has been used, as it might have been a moment before; it is not kept.
-            self._history.note("fetch", one.ref.key, source=one.site, cause=error.cause)
+            self._note_lost(plan, index, one.site, error.cause)
             return
-        self._note_fetch(one.ref, one.site, header, slot)
+        self._note_fetch(one.ref, plan, index, one.site, header, slot, one.transfers)
         last = max(one.transfers, key=lambda transfer: transfer.last_byte_ns)
         wire_bytes = sum(transfer.wire_bytes for transfer in one.transfers)
         one.arrival = self._arrived(one.ref, one.site, last, wire_bytes)
         last.first_byte_ns = min(transfer.first_byte_ns for transfer in one.transfers)
 
-    def _drop(self, chunks: list[_Coming], cause: str) -> None:
-        """Give up what has not ended; when this returns nothing writes to its slots."""
-        for one in chunks:
+    def _drop(self, plan: Plan, first: int, chunks: list[_Coming], cause: str) -> None:
+        """Give up what has not ended; when this returns nothing writes to its slots.
+
+        Args:
+            first: index in the plan of the first of ``chunks``.
+        """
+        for index, one in enumerate(chunks, start=first):
             for transfer in one.transfers:
                 if not transfer.done.done():
                     self._transport.stop(transfer)
             if one.slot is not None:
                 slot, one.slot = one.slot, None
                 self._tier.abort(slot, cause)
-                self._history.note("fetch", one.ref.key, source=one.site, cause=cause)
+                self._note_lost(plan, index, one.site, cause)
             if one.whole is not None:
                 self._tell_unused(one.ref, one.whole)
             if one.arrival is not None:

@@ -399,13 +399,18 @@ class SharedCache:
         return await self.transport.push(sites, ref, deadline_ns)
 
     async def store(
-        self, ref: ChunkRef, fill: Callable[[memoryview], None], publish: bool = True
+        self,
+        ref: ChunkRef,
+        fill: Callable[[memoryview], None],
+        publish: bool = True,
+        request_id: str = "",
     ) -> bool:
         """Keep one chunk that was computed here.
 
         Args:
             fill: writes the payload ``[L, 2, T, Hkv, D]`` into the memory it is given.
             publish: tell the directory, and wait until it knows.
+            request_id: for whom it was computed; for the history.
 
         Returns:
             False if it was here already or there is no room (counted as ``full``):
@@ -436,6 +441,7 @@ class SharedCache:
         self._history.note(
             "store",
             ref.key,
+            request_id=request_id,
             tier="dram",
             parent=ref.parent.hex(),
             tenant=ref.tenant,

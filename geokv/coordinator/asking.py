@@ -12,6 +12,7 @@ from geokv.coordinator.client import Question, Reply
 from geokv.coordinator.deploy import API_PORT
 from geokv.coordinator.fleet import Fleet
 from geokv.coordinator.prompts import Prompts
+from geokv.coordinator.tracing import Setup, block_tokens, prompt_blocks
 from geokv.lab.build import Lab
 from geokv.scenario import Scenario
 from geokv.site.record import RequestRecord
@@ -27,6 +28,7 @@ class Asker:
     """Asks one thing at a time and writes a record of each.
 
     Args:
+        setup: what is done to sites between requests; each record takes what came before it.
         write: takes ``(file name, record)``; one JSON line each.
         progress: told about every request, for people and for the watchdog.
     """
@@ -38,6 +40,7 @@ class Asker:
         lab: Lab,
         fleet: Fleet,
         prompts: Prompts,
+        setup: Setup,
         write: Write,
         progress: Progress,
     ) -> None:
@@ -45,6 +48,8 @@ class Asker:
         self._lab = lab
         self._fleet = fleet
         self._prompts = prompts
+        self._setup = setup
+        self._block_tokens = block_tokens(scenario)
         self._write = write
         self._progress = progress
         self._keys = [tenant.api_key for tenant in tenants]
@@ -117,6 +122,10 @@ class Asker:
             "first_ns": reply.first_ns,
             "done_ns": reply.done_ns,
             "ttft_ns": ttft_ns,
+            "max_tokens": max_tokens,
+            "blocks": prompt_blocks(tokens, self._block_tokens),
+            "block_tokens": self._block_tokens,
+            "setup": self._setup.take(),
         }
         row.update(self._served(site, reply))
         if arm == "prepare":
@@ -148,6 +157,7 @@ class Asker:
             "tenant": record.tenant,
             "prompt_tokens": record.prompt_tokens,
             "cached_tokens": record.cached_tokens,
+            "device_tokens": record.device_tokens,
             "output_ids": record.output_ids,
             # Nine digits tell every float32 from every other, and are half of what JSON
             # would write.
@@ -156,6 +166,7 @@ class Asker:
             "source": source,
             "wire_bytes": record.wire_bytes,
             "chunks_remote": record.chunks_remote,
+            "chunks_by_site": record.chunks_by_site,
             "chunks_local": record.chunks_local,
             "chunks_disk": record.chunks_disk,
             "misses": record.misses,

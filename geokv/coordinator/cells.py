@@ -10,13 +10,15 @@ from geokv.coordinator.deploy import tenants
 from geokv.coordinator.fleet import Fleet
 from geokv.coordinator.planting import CONTROLS, Planter
 from geokv.coordinator.prompts import make_prompts
+from geokv.coordinator.tracing import Setup
 from geokv.lab.build import Lab
 from geokv.lab.check import LinkCheck, check_links
 from geokv.scenario import Cell, Scenario
 from geokv.scenario.workload import WorkingSet
+from geokv.site.settings import Reuse
 
 _WARM_FLOOR_BYTES = 4 * 2**20
-_REUSE = {"recompute": "none", "local-hit": "local", "remote-hit": "remote"}
+_REUSE: dict[str, Reuse] = {"recompute": "none", "local-hit": "local", "remote-hit": "remote"}
 
 
 class CellRunner:
@@ -44,8 +46,11 @@ class CellRunner:
         self._write = write
         self._progress = progress
         prompts = make_prompts(cell.scenario)
-        self._asker = Asker(cell.scenario, tenants(run), lab, fleet, prompts, write, progress)
-        self._planter = Planter(cell.scenario, fleet, self._asker, prompts)
+        self._setup = Setup(fleet)
+        self._asker = Asker(
+            cell.scenario, tenants(run), lab, fleet, prompts, self._setup, write, progress
+        )
+        self._planter = Planter(cell.scenario, fleet, self._asker, prompts, self._setup)
 
     def run(self) -> None:
         """Start to end; the cell's record is written last."""
@@ -55,7 +60,7 @@ class CellRunner:
         started_ns = now_ns()
         self._progress("cell", cell=cell.index, label=cell.label)
         before = self._check("before")
-        late_before = self._late_ns()
+        before_stats = self._stats()
         self._warm()
         self._prepare()
         planted = {}
@@ -72,7 +77,8 @@ class CellRunner:
         for name, site in self._fleet.sites.items():
             site.post("/settle")
             integrity[name] = site.get("/integrity")["integrity"]
-        late = {name: ns - late_before[name] for name, ns in self._late_ns().items()}
+        stats = self._stats()
+        late = {name: one["late_ns"] - before_stats[name]["late_ns"] for name, one in stats.items()}
         after = self._check("after")
         path = self._lab.plan.path(workload.provider, workload.asker)
         self._write(
@@ -91,12 +97,15 @@ class CellRunner:
                 },
                 "integrity": integrity,
                 "late_ns": late,
+                "directory": {
+                    name: _traffic_since(before_stats[name], one) for name, one in stats.items()
+                },
                 "planted": planted,
             },
         )
 
-    def _late_ns(self) -> dict[str, int]:
-        return {name: site.get("/stats")["late_ns"] for name, site in self._fleet.sites.items()}
+    def _stats(self) -> dict[str, dict[str, Any]]:
+        return {name: site.get("/stats") for name, site in self._fleet.sites.items()}
 
     # -- the network -----------------------------------------------------------
 
@@ -129,33 +138,32 @@ class CellRunner:
     def _prepare(self) -> None:
         """Empty every cache, then let the provider compute, store and publish the prefix."""
         workload = self._scenario.workload
-        for site in self._fleet.sites.values():
-            site.post("/settle")
-            site.forget()
-        provider = self._fleet.sites[workload.provider]
-        provider.post("/policy", reuse="local")
+        for site in self._fleet.sites:
+            self._setup.settle(site)
+            self._setup.forget(site)
+        self._setup.reuse(workload.provider, "local")
         prefixes = workload.prefixes if isinstance(workload, WorkingSet) else 1
         for number in range(prefixes):
             self._asker.prepare(self._cell.index, number, workload.provider)
-            provider.post("/settle")
+            self._setup.settle(workload.provider)
 
     def _request(self, arm: str, repeat: int, warmup: bool) -> None:
         """One request of one arm, with the asker's caches as the arm wants them."""
         first = repeat == 0 and (warmup or not self._scenario.workload.warmup)
         workload = self._scenario.workload
-        asker = self._fleet.sites[workload.asker]
-        asker.post("/settle")
+        asker, setup = workload.asker, self._setup
+        setup.settle(asker)
         if arm == "remote-hit" and self._scenario.cache.substrate.fresh:
-            asker.post("/connect", deadline_s=60)
+            self._fleet.sites[asker].post("/connect", deadline_s=60)
             self._open_windows()
         if isinstance(workload, WorkingSet):
             if first:
-                asker.post("/policy", reuse=_REUSE[arm])
-                asker.forget()
+                setup.reuse(asker, _REUSE[arm])
+                setup.forget(asker)
         elif arm in _REUSE:
-            asker.post("/policy", reuse=_REUSE[arm])
+            setup.reuse(asker, _REUSE[arm])
             if arm != "local-hit":
-                asker.forget()
+                setup.forget(asker)
             elif repeat == 0:
                 self._make_local(warmup)
         self._asker.question(self._cell.index, arm, repeat, warmup, workload.asker)
@@ -163,9 +171,18 @@ class CellRunner:
     def _make_local(self, warmup: bool) -> None:
         """Bring the prefix to the asker's device before its first local hit."""
         workload = self._scenario.workload
-        asker = self._fleet.sites[workload.asker]
         self._asker.prepare(self._cell.index, 1 + warmup, workload.asker)
-        asker.post("/settle")
+        self._setup.settle(workload.asker)
+
+
+def _traffic_since(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """What a site and its directory said over a link between two looks at its figures."""
+    old: dict[str, dict[str, int]] = before["cache"]["directory"].get("traffic", {})
+    new: dict[str, dict[str, int]] = after["cache"]["directory"].get("traffic", {})
+    return {
+        op: {name: value - old.get(op, {}).get(name, 0) for name, value in counted.items()}
+        for op, counted in new.items()
+    }
 
 
 def _link_record(check: LinkCheck, phase: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from geokv.coordinator.asking import Asker
 from geokv.coordinator.fleet import Fleet, SiteHandle
 from geokv.coordinator.prompts import Prompts
+from geokv.coordinator.tracing import Setup
 from geokv.errors import RunError
 from geokv.scenario import Scenario
 from geokv.scenario.tenants import OTHER_TENANT, TENANT
@@ -24,7 +25,10 @@ _FIRST_NUMBER = 8
 class Planter:
     """Prepares the asker of a control arm, and clears up after it."""
 
-    def __init__(self, scenario: Scenario, fleet: Fleet, asker: Asker, prompts: Prompts) -> None:
+    def __init__(
+        self, scenario: Scenario, fleet: Fleet, asker: Asker, prompts: Prompts, setup: Setup
+    ) -> None:
+        self._setup = setup
         self._scenario = scenario
         self._fleet = fleet
         self._asker = asker
@@ -43,28 +47,29 @@ class Planter:
         name = self._scenario.workload.asker
         number = _FIRST_NUMBER + 2 * CONTROLS.index(arm)
         self.clear()
-        site.post("/policy", reuse="remote")
+        self._setup.reuse(name, "remote")
         self._asker.prepare(cell, number, name)
         body: dict[str, Any] = {"tenant": TENANT, "tokens": self._prompts.prefix}
         if arm == "control-foreign":
-            site.post("/settle")
-            site.post("/policy", reuse="local")
+            self._setup.settle(name)
+            self._setup.reuse(name, "local")
             self._asker.prepare_foreign(cell, number + 1, name)
             body["donor"] = {"tenant": OTHER_TENANT, "tokens": self._prompts.foreign()}
-        site.post("/settle")
+        self._setup.settle(name)
         planted = site.post("/plant", **body)["chunks"]
         said = str(site.get("/integrity")["integrity"])
         if not planted or said == "ok":
             raise RunError(f"{arm}: {planted} chunks were planted, the site's check says {said!r}")
         # The device still has the right blocks; what is read next comes from the tier.
         site.post("/drop", tiers=["device"])
-        site.post("/policy", reuse="local")
+        self._setup.reuse(name, "local")
         return said
 
     def clear(self) -> None:
         """Forget everything cached at the asker."""
-        self._site.post("/settle")
-        self._site.forget()
+        name = self._scenario.workload.asker
+        self._setup.settle(name)
+        self._setup.forget(name)
 
     @property
     def _site(self) -> SiteHandle:

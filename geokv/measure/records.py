@@ -63,6 +63,16 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     decode_ns: int
     chunks_disk: int = 0
     """Of ``chunks_local``, those that came up from the disk."""
+    device_tokens: int = 0
+    chunks_by_site: dict[str, int] = {}
+    """``chunks_remote`` by the site that sent them."""
+    max_tokens: int = 0
+    """Longest answer that was asked for."""
+    blocks: list[str] = []
+    """Names of the prompt's blocks, each with all before it; the rest at the end included."""
+    block_tokens: int = 0
+    setup: list[str] = []
+    """What was done to sites before it was sent, since the request before it."""
 
     @property
     def timed(self) -> bool:
@@ -112,6 +122,8 @@ class CellRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """Site → ``ok`` or what its pools and tables contradict."""
     late_ns: dict[str, int] = {}
     """Site → time by which computing outlasted what was charged for it in this cell."""
+    directory: dict[str, dict[str, dict[str, int]]] = {}
+    """Site → operation → calls and bytes that went over a link to the directory."""
     planted: dict[str, str] = {}
     """Control arm → what the asker's integrity check said once its KV had been made wrong."""
 
@@ -147,6 +159,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     profile: dict[str, Any]
     prompt: PromptLengths | None = None
     formula: Formula | None = None
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Of the deployment the run stands for; 0 where its profile is not recorded."""
+        return int(self.profile.get("kv_bytes_per_token", 0))
 
 
 Row = TypeVar("Row", bound=msgspec.Struct)

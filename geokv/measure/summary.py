@@ -20,6 +20,7 @@ from geokv.measure.crossover import Crossover, crossovers, formula_bps
 from geokv.measure.energy import Joules, constants
 from geokv.measure.expect import judge
 from geokv.measure.fetching import Fetching
+from geokv.measure.gaps import gaps, measured_views
 from geokv.measure.hits import Hits
 from geokv.measure.knee import Knee, knees
 from geokv.measure.records import (
@@ -68,6 +69,7 @@ def summarise(run_dir: Path) -> dict[str, Any]:
         ]
     )
     points = [Point(result, (result,)) for result in results]
+    views = measured_views(run_dir, cells, requests, records)
     judged = [*judge(scenario.expect, results), *examine(results)]
     verdict = decide(judged, results)
     return {
@@ -90,6 +92,7 @@ def summarise(run_dir: Path) -> dict[str, Any]:
         "crossovers": [_crossover(one, manifest.formula) for one in crossovers(results)],
         "knees": [_knee(one) for one in knees(results)],
         "figures": [figure.model_dump(mode="json") for figure in scenario.figures],
+        "gaps": gaps(views, manifest.kv_bytes_per_token),
         "energy": {"kind": "proxy", "constants": numbers.shown()},
         "provenance": whole,
     }

@@ -28,6 +28,7 @@ from geokv.report.latex import to_latex
 from geokv.report.links import to_links
 from geokv.report.markdown import to_markdown
 from geokv.report.sheet.write import write_sheets
+from geokv.report.trace import write_trace
 from geokv.scenario import Scenario, read_back
 
 NEEDED_BYTES = 32 * 2**20
@@ -93,6 +94,7 @@ def write_all(run_dir: Path) -> dict[str, Any]:
     requests = load_requests(run_dir)
     write_parquet(run_dir / "requests.parquet", requests, records, joules_by_request(run_dir))
     draw_plots(summary, run_dir / "plots")
+    write_trace(run_dir)
     write_page(run_dir, summary)
     return summary
 
@@ -115,6 +117,7 @@ def _write_drill(run_dir: Path) -> dict[str, Any]:
 
         draw_plots(summary, run_dir / "plots")
     write_sheets(run_dir, summary)
+    write_trace(run_dir)
     write_page(run_dir, summary)
     return summary
 

@@ -40,6 +40,8 @@ class RequestRecord:
     chunks_disk: int = 0
     """Of ``chunks_local``, those that came up from the disk."""
     chunks_remote: int = 0
+    chunks_by_site: dict[str, int] = field(default_factory=dict)
+    """``chunks_remote`` by the site that sent them."""
     wire_bytes: int = 0
     misses: Counter[str] = field(default_factory=Counter)
     output_ids: list[int] = field(default_factory=list)

@@ -247,6 +247,7 @@ class Worker:
         record.chunks_local = outcome.local_chunks + outcome.merged_chunks
         record.chunks_disk = outcome.disk_chunks
         record.chunks_remote = outcome.remote_chunks
+        record.chunks_by_site = dict(outcome.sites)
         record.wire_bytes = outcome.wire_bytes
         if outcome.remote_chunks:
             record.last_byte_ns = outcome.last_byte_ns
@@ -283,11 +284,14 @@ class Worker:
         if not wanted:
             return
         # The twin keeps the blocks alive while the answer's own sequence is closed.
-        task = asyncio.get_running_loop().create_task(self._store(self.engine.fork(seq), wanted))
+        twin = self.engine.fork(seq)
+        task = asyncio.get_running_loop().create_task(self._store(twin, wanted, ask.request_id))
         self._storing.add(task)
         task.add_done_callback(self._storing.discard)
 
-    async def _store(self, twin: EngineSequence, wanted: list[tuple[int, ChunkRef]]) -> None:
+    async def _store(
+        self, twin: EngineSequence, wanted: list[tuple[int, ChunkRef]], request_id: str
+    ) -> None:
         layout = self.cache.layout
         per_chunk = layout.chunk_tokens // layout.block_tokens
         stored = []
@@ -302,7 +306,7 @@ class Worker:
                     gather = partial(self.engine.pool.gather, blocks)
                     write_payload(memory, layout, gather)
 
-                if await self.cache.store(ref, fill, publish=False):
+                if await self.cache.store(ref, fill, publish=False, request_id=request_id):
                     stored.append(ref.key)
             await self.cache.publish(stored)
         finally:

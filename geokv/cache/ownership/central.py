@@ -10,6 +10,7 @@ import msgspec
 
 from geokv.cache.history import History
 from geokv.cache.ownership.directory import Spawn
+from geokv.cache.ownership.traffic import Traffic
 from geokv.cache.substrate import Handler, Transport
 from geokv.cache.substrate.transport import Caller
 from geokv.errors import CacheError, RecordError
@@ -116,6 +117,7 @@ class CentralDirectory:
         self._site = ""
         self._transport: Transport | None = None
         self._calls: Counter[str] = Counter()
+        self._traffic = Traffic()
 
     def bind(self, site: str, transport: Transport) -> Mapping[str, Handler]:
         self._site = site
@@ -174,6 +176,7 @@ class CentralDirectory:
             "host_site": self.host_site,
             "entries": entries,
             "calls": dict(self._calls),
+            "traffic": self._traffic.stats(),
             **counters,
         }
 
@@ -191,7 +194,10 @@ class CentralDirectory:
         if self.table is not None:
             return self._apply(name, Caller(self._site, self._transport.incarnation), keys)
         body = msgspec.msgpack.encode(list(keys))
-        answer = await self._transport.call(self.host_site, _PREFIX + name, body, deadline_ns)
+        method = _PREFIX + name
+        answer = await self._traffic.call(
+            self._transport, self.host_site, method, body, deadline_ns, name
+        )
         located: list[tuple[str, ...]] = _decode(answer, list[tuple[str, ...]])
         return located
 

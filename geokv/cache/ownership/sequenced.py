@@ -18,6 +18,7 @@ import msgspec
 from geokv.cache.history import History
 from geokv.cache.ownership.directory import Spawn
 from geokv.cache.ownership.sequenced_table import SequencedTable, key_sum
+from geokv.cache.ownership.traffic import Traffic
 from geokv.cache.substrate import Handler, Transport
 from geokv.cache.substrate.transport import Caller
 from geokv.clock import now_ns
@@ -83,6 +84,7 @@ class SequencedDirectory:
         self._spawn: Spawn | None = None
         self._here: Callable[[bytes], bool] = lambda key: True
         self._calls: Counter[str] = Counter()
+        self._traffic = Traffic()
         self._model: dict[bytes, None] = {}
         """What the table has, if it has heard all that was told."""
         self._total = 0
@@ -164,6 +166,7 @@ class SequencedDirectory:
             "told": len(self._model),
             "seq": self._seq,
             "calls": dict(self._calls),
+            "traffic": self._traffic.stats(),
             **(self.table.stats() if self.table is not None else {"epoch": self._epoch}),
         }
 
@@ -234,7 +237,9 @@ class SequencedDirectory:
         if self._site == self.host_site:
             return self._apply(Caller(self._site, self._transport.incarnation), say)
         body = msgspec.msgpack.encode(say)
-        answer = await self._transport.call(self.host_site, _METHOD, body, deadline_ns)
+        answer = await self._traffic.call(
+            self._transport, self.host_site, _METHOD, body, deadline_ns, say.op
+        )
         told: Told = _decode(answer, Told)
         return told
 

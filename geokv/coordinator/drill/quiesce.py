@@ -17,7 +17,7 @@ async def quiesce(stage: Stage) -> None:
     """Wait, let every running site settle, and note what its books say.
 
     Notes ``integrity``, ``pools`` and ``held`` of each, ``directory`` of the site that keeps
-    the table, and one ``quiesced``.
+    the table, what each has said to it (``traffic``), and one ``quiesced``.
     """
     workload = stage.scenario.workload
     assert isinstance(workload, Stream), "drills are streams"
@@ -35,6 +35,8 @@ async def quiesce(stage: Stage) -> None:
     directory = stage.scenario.cache.directory
     if isinstance(directory, CentralDirectory) and directory.site in running:
         await _look(stage, directory.site, "directory", "/directory")
+    for site in running:
+        await _look(stage, site, "traffic", "/stats")
     stage.note("quiesced", ok=not said, said="; ".join(said))
 
 
@@ -55,4 +57,6 @@ async def _look(stage: Stage, site: str, op: str, path: str) -> None:
         return
     if op == "integrity":
         data = {"result": data["integrity"]}
+    elif op == "traffic":
+        data = {"calls": data["cache"]["directory"].get("traffic", {})}
     stage.note(op, site, **data)

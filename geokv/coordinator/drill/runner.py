@@ -177,14 +177,17 @@ class DrillRunner:
         for site in workload.providers:
             control = stage.control(site)
             await control.post("/policy", reuse="local")
+            stream.setup.append(f"reuse {site} local")
             for tenant in range(workload.prepared_for):
                 first = tenant * workload.prefixes if workload.texts == "own" else 0
                 for number in range(first, first + workload.prefixes):
                     tokens = prompts.preparing(0, number)
                     await stream.prepare(number, tenant, site, tokens)
             await control.patient("/settle", _LONG_S)
+            stream.setup.append(f"settle {site}")
         for site in workload.providers:
             await stage.control(site).post("/policy", reuse="remote")
+            stream.setup.append(f"reuse {site} remote")
 
     # -- around ------------------------------------------------------------------
 

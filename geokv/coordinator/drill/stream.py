@@ -14,6 +14,7 @@ from geokv.coordinator.drill.client import StreamClient
 from geokv.coordinator.drill.moments import Moments
 from geokv.coordinator.drill.schedule import Due
 from geokv.coordinator.drill.stage import Stage
+from geokv.coordinator.tracing import block_tokens, prompt_blocks
 from geokv.errors import RunError
 from geokv.scenario.workload import Stream
 from geokv.site.record import RequestRecord
@@ -50,6 +51,9 @@ class StreamRunner:
         self._tenants = tenants
         self._clients = clients
         self._moments = moments
+        self._block_tokens = block_tokens(stage.scenario)
+        self.setup: list[str] = []
+        """What was done to sites since the last request; the next one's event takes it."""
 
     async def prepare(self, number: int, tenant: int, site: str, tokens: list[int]) -> None:
         """Have a provider compute, store and publish one prefix.
@@ -70,6 +74,9 @@ class StreamRunner:
             prefix=number,
             prefix_tokens=self._workload.prefix_tokens,
             prompt_tokens=len(tokens),
+            sent_ns=reply.sent_ns,
+            max_tokens=1,
+            **self._traced(tokens),
         )
 
     async def run(self, start_ns: int, due: Sequence[Due]) -> None:
@@ -92,6 +99,7 @@ class StreamRunner:
         stage, request_id = self._stage, f"r{due.number}"
         if self._workload.cold == "forget" and stage.is_up(due.site):
             await self._forget(due.site)
+            self.setup.append(f"drop {due.site}")
         deadline_s = self._workload.deadline + WAY_S
         tenant = self._tenants[due.tenant].name
         sent_ns = now_ns()
@@ -107,7 +115,9 @@ class StreamRunner:
             prompt_tokens=len(due.tokens),
             prefix=due.prefix,
             prefix_tokens=self._workload.prefix_tokens,
+            max_tokens=self._workload.output_tokens,
             **({"probe": due.probe} if due.probe else {}),
+            **self._traced(due.tokens),
         )
         self._moments.count_sent()
         question = self._question(
@@ -128,6 +138,12 @@ class StreamRunner:
             stage.note("answer", due.site, request_id=request_id, tenant=tenant, **said)
         self._moments.count_done()
         stage.progress("request", request_id=request_id, error=reply.error, warmup=False)
+
+    def _traced(self, tokens: Sequence[int]) -> dict[str, Any]:
+        """What a trace needs to know of a request."""
+        setup, self.setup = self.setup, []
+        size = self._block_tokens
+        return {"setup": setup, "block_tokens": size, "blocks": prompt_blocks(tokens, size)}
 
     async def _forget(self, site: str) -> None:
         try:
@@ -184,9 +200,12 @@ def _answer(reply: Reply, record: RequestRecord | None) -> dict[str, Any]:
         "ttft_ns": None if reply.first_ns is None else reply.first_ns - reply.sent_ns,
         "output_ids": None,
         "cached_tokens": 0,
+        "device_tokens": 0,
         "source": "none",
         "chunks_remote": 0,
+        "chunks_by_site": {},
         "chunks_local": 0,
+        "chunks_disk": 0,
         "wire_bytes": 0,
         "misses": {},
         "spans": None,
@@ -198,9 +217,12 @@ def _answer(reply: Reply, record: RequestRecord | None) -> dict[str, Any]:
     return said | {
         "output_ids": record.output_ids,
         "cached_tokens": record.cached_tokens,
+        "device_tokens": record.device_tokens,
         "source": record.source,
         "chunks_remote": record.chunks_remote,
+        "chunks_by_site": record.chunks_by_site,
         "chunks_local": record.chunks_local,
+        "chunks_disk": record.chunks_disk,
         "wire_bytes": record.wire_bytes,
         "misses": dict(record.misses),
     }

@@ -96,6 +96,17 @@ def load_histories(run_dir: Path) -> list[History]:
     return [_part_history(run_dir, part) for part in parts]
 
 
+def load_parts(run_dir: Path) -> list[History]:
+    """Histories of a measurement run's VMs, by number; empty where sites wrote none. They need
+    not have been merged yet.
+
+    Raises:
+        RunError: a line is no event.
+    """
+    parts = sorted({_part(path) for path in _site_files(run_dir)}, key=int)
+    return [_part_history(run_dir, part) for part in parts]
+
+
 def read_events(path: Path) -> Iterator[Event]:
     """Events of one file, line by line.
 

@@ -14,6 +14,7 @@ from geokv.measure.drill.compared import During, Kind
 from geokv.measure.drill.recovery import Recovery, Span
 from geokv.measure.drill.stop import Stop, stops
 from geokv.measure.drill.verdict import decide_drill, word_of
+from geokv.measure.gaps import drill_views, gaps
 from geokv.measure.percentile import percentile
 from geokv.measure.records import Manifest, load_manifest
 from geokv.measure.statistics.carried import tail
@@ -64,6 +65,7 @@ def summarise_drill(run_dir: Path) -> dict[str, Any]:
         "statistics": declared(scenario, manifest.clock),
         "control": scenario.control.model_dump(mode="json") if scenario.control else None,
         "cells": [_cell(cell) for cell in cells],
+        "gaps": gaps(drill_views(scenario.cells(), histories), manifest.kv_bytes_per_token),
         "stops": [_stop(one) for one in stops(cells)],
         "figures": [figure.model_dump(mode="json") for figure in scenario.figures],
         "provenance": whole,

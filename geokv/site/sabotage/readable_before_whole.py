@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from geokv.cache.fetching import _Arrival
-from geokv.cache.keys import ChunkRef
+from geokv.cache.plan import Plan
 from geokv.cache.record import CHECKSUM_BYTES, ChunkHeader, make_header
 from geokv.cache.substrate import Transfer
 from geokv.site.sabotage._swap import swap
@@ -23,15 +23,16 @@ def plant(worker: Worker) -> None:
     fetcher, tiers, layout = cache._fetcher, cache.tiers, cache.layout
 
     async def hasty(
-        index: int, ref: ChunkRef, site: str, deadline_ns: int, sent: dict[int, Transfer]
+        plan: Plan, index: int, site: str, deadline_ns: int, sent: dict[int, Transfer]
     ) -> _Arrival:
+        ref = plan.refs[index]
         slot = tiers.reserve(ref.key, ref.tenant)
         transfer = cache.transport.submit(site, ref, slot.view, deadline_ns)
         sent[index] = transfer
 
         def came(done: asyncio.Future[ChunkHeader]) -> None:
             if not done.cancelled() and done.exception() is None:
-                fetcher._note_fetch(ref, site, done.result(), slot)
+                fetcher._note_fetch(ref, plan, index, site, done.result(), slot, [transfer])
 
         transfer.done.add_done_callback(came)
         sums = [bytes(CHECKSUM_BYTES)] * layout.groups
