@@ -24,6 +24,7 @@ from geokv.cli import (
     kernel,
     model,
     profile,
+    report,
     run,
     serve,
     table,
@@ -46,6 +47,7 @@ app.command("drill")(drill.drill)
 app.command("serve")(serve.serve)
 app.command("table")(table.table)
 app.command("dashboard")(dashboard.dashboard)
+app.command("report")(report.report)
 app.command("check")(check.check)
 app.command("check-history")(check_history.check_history)
 app.command("export")(export.export)

@@ -2,22 +2,24 @@ r"""``table.tex``: the table as a LaTeX ``table`` with booktabs, to ``\input`` i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from geokv.report import drill_words, words
 from geokv.report.drill_sweep import is_sweep, sweep_rows, sweep_titles
-from geokv.report.grid import wide_table
+from geokv.report.grid import Column, wide_columns, wide_table
 
 _SIGNS = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
+    # In brackets, at the head of a row, would be an option of the line before it.
+    "[": "{[}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
     # What pdfLaTeX has in no text font, and what would be set in another weight.
     "–": "--", "—": "---", "−": "$-$", "×": r"$\times$", "÷": r"$\div$", "·": r"$\cdot$",
     "≤": r"$\le$", "≥": r"$\ge$", "µ": r"\textmu{}", "→": r"$\rightarrow$", "…": r"\dots{}",
     "✓": r"$\checkmark$", "✗": r"$\times$", "°": r"\textdegree{}", "\u00a0": "~", "\n": " ",
-    "«": r"\guillemotleft{}", "»": r"\guillemotright{}",
+    "\u202f": r"\,",
 }  # fmt: skip
 _LEFT_HEADS = frozenset({"cell", "verdict", "valid"})
 
@@ -30,11 +32,11 @@ def to_latex(summary: dict[str, Any]) -> str:
     """
     drill = summary.get("kind") == "drill"
     if not drill:
-        titles, rows = wide_table(summary)
+        columns, (_, rows) = wide_columns(summary), wide_table(summary)
     elif is_sweep(summary):
-        titles, rows = sweep_titles(summary), sweep_rows(summary)
+        columns, rows = [Column(title) for title in sweep_titles(summary)], sweep_rows(summary)
     else:
-        titles = drill_words.cell_titles()
+        columns = [Column(title) for title in drill_words.cell_titles()]
         rows = [drill_words.cell_row(cell) for cell in summary["cells"]]
     far = [not drill and cell["out_of_range"] for cell in _cells(summary, rows)]
     scenario = summary["scenario"]
@@ -44,7 +46,7 @@ def to_latex(summary: dict[str, Any]) -> str:
     )
     if any(far):
         caption += " In italics: out of range, shown for comparison."
-    columns = "".join("l" if title in _LEFT_HEADS else "r" for title in titles)
+    sides = "".join("l" if column.title in _LEFT_HEADS else "r" for column in columns)
     lines = [
         f"% geokv {summary['provenance']['versions']['geokv']}, scenario {scenario['hash'][:8]}; "
         "needs booktabs, graphicx, amssymb and textcomp",
@@ -53,9 +55,9 @@ def to_latex(summary: dict[str, Any]) -> str:
         rf"\caption{{{caption}}}",
         rf"\label{{tab:{scenario['name'].replace('_', '-')}}}",
         r"\resizebox{\textwidth}{!}{%",
-        rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}",
+        rf"\begin{{tabular}}{{@{{}}{sides}@{{}}}}",
         r"\toprule",
-        *_heads(titles),
+        *_heads(columns),
         r"\midrule",
         *_body(rows, far),
         r"\bottomrule",
@@ -71,17 +73,29 @@ def _cells(summary: dict[str, Any], rows: Sequence[Sequence[str]]) -> list[dict[
     return cells if len(cells) == len(rows) else [cell for cell in cells if not cell["control"]]
 
 
-def _heads(titles: Sequence[str]) -> list[str]:
-    """Titles over as many lines as they have words, standing on the last."""
-    split = [title.split(" ") for title in titles]
-    high = max(map(len, split))
+def _heads(columns: Sequence[Column]) -> list[str]:
+    """Headings over neighbours with a rule under each, then titles over as many lines as they
+    have words, standing on the last."""
     lines = []
+    if any(column.group for column in columns):
+        texts, rules, at = [], [], 1
+        for group, found in itertools.groupby(column.group for column in columns):
+            count = len(list(found))
+            if group:
+                texts.append(rf"\multicolumn{{{count}}}{{c}}{{{tex(group)}}}")
+                rules.append(rf"\cmidrule(lr){{{at}-{at + count - 1}}}")
+            else:
+                texts += [""] * count
+            at += count
+        lines += [_row(texts), " ".join(rules)]
+    split = [(column.short or column.title).split(" ") for column in columns]
+    high = max(map(len, split))
     for line in range(high):
-        words_of_line = [
-            parts[line - (high - len(parts))] if line >= high - len(parts) else ""
+        texts = [
+            tex(parts[line - high + len(parts)]) if line >= high - len(parts) else ""
             for parts in split
         ]
-        lines.append(_row([tex(word) for word in words_of_line]))
+        lines.append(_row(texts))
     return lines
 
 
@@ -101,4 +115,5 @@ def _row(texts: Sequence[str]) -> str:
 
 def tex(text: str) -> str:
     """Nothing of what was recorded becomes a command."""
-    return "".join(_SIGNS.get(sign, sign) for sign in text)
+    # Between a number and its per cent stands a thin space.
+    return "".join(_SIGNS.get(sign, sign) for sign in text.replace(" %", "\u202f%"))

@@ -3,7 +3,7 @@
 results/<scenario>/<stamp>-<short hash>/
   scenario.yaml  manifest.json  records/  log.txt      written by the run
   summary.json  table.csv  table.md  table.tex  links.json  requests.parquet
-  history.jsonl  plots/  report.md  report.html         written by write_all
+  history.jsonl  trace.jsonl  plots/  report.md  report.html  written by write_all
 """
 
 from __future__ import annotations
@@ -14,22 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from geokv.errors import ConfigError, RunError
-from geokv.measure.drill.summary import summarise_drill
-from geokv.measure.energy import joules_by_request
-from geokv.measure.records import load_cells, load_requests
-from geokv.measure.summary import summarise
-from geokv.report.csv import to_csv
 from geokv.report.disk import explained, require_space, saving, write_text
-from geokv.report.drill_csv import to_drill_csv
-from geokv.report.drill_links import to_drill_links
-from geokv.report.drill_markdown import to_drill_markdown
-from geokv.report.history import merge_history
-from geokv.report.latex import to_latex
-from geokv.report.links import to_links
-from geokv.report.markdown import to_markdown
-from geokv.report.sheet.write import write_sheets
-from geokv.report.trace import write_trace
-from geokv.scenario import Scenario, read_back
+from geokv.report.outputs import write_outputs
+from geokv.scenario import Scenario
 
 NEEDED_BYTES = 32 * 2**20
 """Room a run folder must have: records of some thousand requests, plots and tables."""
@@ -76,55 +63,7 @@ def write_all(run_dir: Path) -> dict[str, Any]:
         RunError: broken or missing records, or a full disk.
         ConfigError: the folder cannot be written to.
     """
-    if read_back(run_dir / "scenario.yaml").is_drill:
-        return _write_drill(run_dir)
-    # Imported late: a table is printed and a folder made without Arrow and Matplotlib.
-    from geokv.report.page.write import write_page
-    from geokv.report.parquet import write_parquet
-    from geokv.report.plots import draw_plots
-
-    summary = summarise(run_dir)
-    records = load_cells(run_dir)
-    _write_summary(run_dir, summary)
-    write_text(run_dir / "table.csv", to_csv(summary))
-    write_text(run_dir / "table.md", to_markdown(summary))
-    write_text(run_dir / "table.tex", to_latex(summary))
-    write_text(run_dir / "links.json", to_links(records))
-    merge_history(run_dir)
-    requests = load_requests(run_dir)
-    write_parquet(run_dir / "requests.parquet", requests, records, joules_by_request(run_dir))
-    draw_plots(summary, run_dir / "plots")
-    write_trace(run_dir)
-    write_page(run_dir, summary)
-    return summary
-
-
-def _write_drill(run_dir: Path) -> dict[str, Any]:
-    """A drill is judged by its history, so that is merged first."""
-    from geokv.report.drill_parquet import write_drill_parquet
-    from geokv.report.page.write import write_page
-
-    merge_history(run_dir)
-    summary = summarise_drill(run_dir)
-    _write_summary(run_dir, summary)
-    write_text(run_dir / "table.csv", to_drill_csv(summary))
-    write_text(run_dir / "table.md", to_drill_markdown(summary))
-    write_text(run_dir / "table.tex", to_latex(summary))
-    write_text(run_dir / "links.json", to_drill_links(run_dir, summary))
-    write_drill_parquet(run_dir / "requests.parquet", run_dir, summary)
-    if summary["figures"]:
-        from geokv.report.plots import draw_plots
-
-        draw_plots(summary, run_dir / "plots")
-    write_sheets(run_dir, summary)
-    write_trace(run_dir)
-    write_page(run_dir, summary)
-    return summary
-
-
-def _write_summary(run_dir: Path, summary: dict[str, Any]) -> None:
-    text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
-    write_text(run_dir / "summary.json", text + "\n")
+    return write_outputs(run_dir)
 
 
 def read_summary(run_dir: Path) -> dict[str, Any]:

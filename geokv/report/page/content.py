@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from geokv.report.page.figures import figures_section
-from geokv.report.page.files import files_section
 from geokv.report.page.fine_print import notes_section
 from geokv.report.page.honesty import honesty_section
 from geokv.report.page.judged import control_section, judged_section
@@ -28,11 +27,10 @@ MAKERS: list[Maker] = [
     honesty_section,
     reproduce_section,
     notes_section,
-    files_section,
 ]
 
 
 def sections(summary: dict[str, Any], run_dir: Path) -> list[Section]:
-    """Those that have something to say of this run."""
+    """Those that have something to say of this run; files are named behind them (``write``)."""
     made = (maker(summary, run_dir) for maker in MAKERS)
     return [section for section in made if section is not None]

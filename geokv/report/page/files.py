@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 from geokv.report.page.section import Section
 from geokv.report.sheet.blocks import Links
@@ -19,17 +19,20 @@ FILES = {
     "links.json": "every check of every link",
     "summary.json": "everything said here, for programs",
     "history.jsonl": "every block operation, in order of time",
+    "trace.jsonl": "every request, in Mooncake's line format, to be replayed",
     "scenario.yaml": "the scenario with every name resolved",
     "manifest.json": "versions, kernel, clock, seed, the whole GPU profile",
     "log.txt": "every step of the run",
 }
-BESIDE = "report.md"
-"""Written with the page, from the same sections."""
+_OF_FORMAT = {"report.md": "md"}
+"""Written together with the page, so not there yet when it is made."""
 
 
-def files_section(summary: dict[str, Any], run_dir: Path) -> Section:
+def files_section(run_dir: Path, formats: Collection[str]) -> Section:
     """Links that work where the page lies in its run folder."""
     there = [
-        (name, said) for name, said in FILES.items() if name == BESIDE or (run_dir / name).is_file()
+        (name, said)
+        for name, said in FILES.items()
+        if _OF_FORMAT.get(name) in formats or (run_dir / name).is_file()
     ]
     return Section("files", "Files beside this page", [Links(there)])

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from geokv.report import words
 from geokv.report.page.section import Section
 from geokv.report.sheet.blocks import Block, Fold, Para, Table
 from geokv.scenario import Scenario, read_back
@@ -87,8 +88,9 @@ def _scale(scale: int) -> str:
     return (
         f"S = {scale}: link rates and bytes on the wire are divided by {scale}, times are not. "
         f"What counts packets is distorted: a TCP window has {scale} times fewer of them, slow "
-        f"start takes some {rounds} fewer rounds, costs per packet and headers weigh {scale} times "
-        "as much. --set deployment.byte_scale=1 runs at full size"
+        f"start takes some {rounds} fewer rounds, and one packet, lost or late, weighs {scale} "
+        "times as much. Headers of records, lookups and token ids are not divided. "
+        "--set deployment.byte_scale=1 runs at full size"
     )
 
 
@@ -107,7 +109,7 @@ def _fit(profile: dict[str, Any]) -> list[Block]:
     blocks: list[Block] = []
     if errors:
         rows = [
-            [name, f"{one['points']:,}", f"{one['median']:.1%}", f"{one['p95']:.1%}"]
+            [name, f"{one['points']:,}", words.percent(one["median"]), words.percent(one["p95"])]
             for name, one in errors.items()
         ]
         head = ["held against", "points", "median error", "95th percentile"]

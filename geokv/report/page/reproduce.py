@@ -79,15 +79,17 @@ def _differences(shipped: Scenario, ran: Scenario) -> list[str]:
                 found[axis.path] = values[0]
     if "seed" in found:
         # What a seed draws is not set by hand.
-        found.pop("timeline", None)
+        found = {path: one for path, one in found.items() if not path.startswith("timeline")}
     return [f"{path}={_written(value)}" for path, value in found.items()]
 
 
 def _leaves(data: dict[str, Any], place: str = "") -> dict[str, Any]:
-    """Dotted path → what is no mapping."""
+    """Dotted path → what is no mapping. Events of a timeline have numbers; a sweep is one value."""
     leaves: dict[str, Any] = {}
     for name, value in data.items():
         path = f"{place}{name}"
+        if path == "timeline":
+            value = dict(enumerate(value))
         if isinstance(value, dict) and value:
             leaves.update(_leaves(value, f"{path}."))
         else:

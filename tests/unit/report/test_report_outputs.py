@@ -1,0 +1,109 @@
+"""Outputs of a finished run, made again one format at a time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import handwritten_drill
+import pyarrow.parquet as pq
+import pytest
+from handwritten import Run
+
+from geokv.measure.checker.history import load_histories
+from geokv.measure.drill.fates import REQUEST_FATES
+from geokv.report.outputs import FORMATS, Format, write_outputs
+
+OF_FORMAT = {
+    "html": {"report.html"},
+    "md": {"report.md", "table.md"},
+    "csv": {"table.csv"},
+    "parquet": {"requests.parquet"},
+    "latex": {"table.tex"},
+}
+
+
+@pytest.fixture(params=["run", "drill"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    made: Path = (Run() if request.param == "run" else handwritten_drill.Drill()).write(tmp_path)
+    return made
+
+
+@pytest.mark.parametrize("one", FORMATS)
+def test_a_format_writes_its_files_and_no_other_s(folder: Path, one: Format) -> None:
+    write_outputs(folder, [one])
+    there = {path.name for path in folder.iterdir()}
+    for other, files in OF_FORMAT.items():
+        assert (files <= there) == (other == one), other
+    assert "summary.json" in there
+
+
+def test_twice_gives_the_same_bytes(folder: Path) -> None:
+    def files() -> dict[str, bytes]:
+        found = (path for path in folder.rglob("*") if path.is_file())
+        return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+    write_outputs(folder)
+    first = files()
+    assert first.keys() >= {name for names in OF_FORMAT.values() for name in names}
+    write_outputs(folder)
+    assert files() == first
+
+
+def test_the_page_as_markdown_has_what_the_page_has(folder: Path) -> None:
+    write_outputs(folder)
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    for title in (
+        "## Results",
+        "## What the verdict stands on",
+        "## How far to trust",
+        "**✓ pass**",
+    ):
+        assert title in text
+    for line in text.splitlines():
+        if line.startswith("!["):
+            assert (folder / line[line.rindex("(") + 1 : -1]).is_file()
+
+
+def test_requests_of_a_drill_have_their_fate_and_their_spans(tmp_path: Path) -> None:
+    run_dir = handwritten_drill.Drill().write(tmp_path)
+    summary = write_outputs(run_dir, ["parquet"])
+    rows = pq.read_table(run_dir / "requests.parquet").to_pylist()
+    for cell in summary["cells"]:
+        here = [row for row in rows if row["cell"] == cell["cell"]]
+        assert {row["control"] for row in here} == {cell["control"]}
+        counts = {fate: sum(row["fate"] == fate for row in here) for fate in REQUEST_FATES}
+        assert counts == cell["fates"]["requests"]
+    histories = {history.cell or 0: history for history in load_histories(run_dir)}
+    row = next(row for row in rows if row["cell"] == 0 and row["request_id"] == "r3")
+    (asked,) = [e for e in histories[0].of("request") if e["request_id"] == "r3"]
+    (answer,) = [e for e in histories[0].of("answer") if e["request_id"] == "r3"]
+    assert row["sent_ns"] == asked["t_ns"]
+    assert row["ttft_ns"] == answer["ttft_ns"] and row["status"] == "ok"
+
+
+def test_a_request_without_an_answer_is_unanswered(tmp_path: Path) -> None:
+    drill = handwritten_drill.Drill()
+    run_dir = drill.write(tmp_path)
+    path = run_dir / "records" / "history-0-coordinator.jsonl"
+    kept = [
+        line
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if not ('"answer"' in line and json.loads(line).get("request_id") == "r3")
+    ]
+    path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+    write_outputs(run_dir, ["parquet", "html"])
+    rows = pq.read_table(run_dir / "requests.parquet").to_pylist()
+    (row,) = [row for row in rows if row["cell"] == 0 and row["request_id"] == "r3"]
+    assert (row["status"], row["fate"]) == ("unanswered", "unanswered")
+    assert row["ttft_ns"] is None and row["first_ns"] is None
+    assert "never answered (1)" in (run_dir / "report.html").read_text(encoding="utf-8")
+
+
+def test_links_of_a_drill_are_kept_as_of_a_measurement(tmp_path: Path) -> None:
+    run_dir = handwritten_drill.Drill().write(tmp_path)
+    write_outputs(run_dir, ["html"])
+    cells = json.loads((run_dir / "links.json").read_text())["cells"]
+    assert [cell["cell"] for cell in cells] == [0, 1]
+    checks = [(one["link"], one["phase"], one["ok"]) for one in cells[0]["links"]]
+    assert checks == [("a-b", "before", True), ("a-b", "after", True)]
