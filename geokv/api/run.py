@@ -64,6 +64,7 @@ class Run:
 
     @property
     def is_drill(self) -> bool:
+        """Whether it had a stream of requests, faults and checkers, and not arms."""
         return self.summary.get("kind") == "drill"
 
     @cached_property

@@ -23,7 +23,7 @@ class Scenario:
     Raises:
         ConfigError: one line per problem, with its path, as ``geokv run`` says it.
 
-    Example:
+    Examples:
         >>> from geokv import Scenario
         >>> near = Scenario("smoke").with_({"links.a-b.rate": "40G"}, seed=7)
         >>> near.sweep("links.a-b.km", [0, 10, 20]).cells[1]
@@ -117,6 +117,7 @@ class Scenario:
 
     @property
     def title(self) -> str:
+        """Its heading."""
         return self._checked.title
 
     @property
