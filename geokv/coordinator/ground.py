@@ -74,6 +74,12 @@ class Ground:
         lab = self._lab_for(cell)
         return lab, self._fleet_for(cell, lab)
 
+    def pids(self) -> dict[str, int]:
+        """Site → its process, of those that run now."""
+        sites = self._fleet.sites if self._fleet is not None else {}
+        found = {name: site.process.pid for name, site in list(sites.items())}
+        return {name: pid for name, pid in found.items() if pid is not None}
+
     def stats(self) -> dict[str, Any]:
         """Of every site that runs now."""
         sites = self._fleet.sites if self._fleet is not None else {}

@@ -20,6 +20,7 @@ from geokv.clock import now_ns
 from geokv.coordinator.cells import CellRunner
 from geokv.coordinator.drill.runner import DrillRunner
 from geokv.coordinator.ground import Ground
+from geokv.coordinator.meter import metering
 from geokv.errors import GeokvError
 from geokv.lab.build import Lab
 from geokv.scenario.load import read_back
@@ -58,7 +59,10 @@ def run_part(
         for cell in cells:
             drill.run(cell)
         return
-    with Ground(scenario, records, str(part), progress, watch) as ground:
+    with (
+        Ground(scenario, records, str(part), progress, watch) as ground,
+        metering(scenario, records / f"power-{part}.jsonl", ground.pids),
+    ):
         for cell in cells:
             lab, fleet = ground.move_to(cell)
             CellRunner(scenario, cell, lab, fleet, write, progress).run()

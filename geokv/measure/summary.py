@@ -18,6 +18,8 @@ from geokv.measure.cell import CellResult, reduce_cell, with_changes
 from geokv.measure.controls import ControlResult
 from geokv.measure.crossover import Crossover, crossovers, formula_bps
 from geokv.measure.energy import Joules, constants
+from geokv.measure.energy.promises import judge_energy
+from geokv.measure.energy.summary import energy_summary
 from geokv.measure.expect import judge
 from geokv.measure.fetching import Fetching
 from geokv.measure.gaps import gaps, measured_views
@@ -70,7 +72,11 @@ def summarise(run_dir: Path) -> dict[str, Any]:
     )
     points = [Point(result, (result,)) for result in results]
     views = measured_views(run_dir, cells, requests, records)
-    judged = [*judge(scenario.expect, results), *examine(results)]
+    judged = [
+        *judge(scenario.expect, results),
+        *judge_energy(scenario.expect.energy, results, by_cell, numbers),
+        *examine(results),
+    ]
     verdict = decide(judged, results)
     return {
         "verdict": verdict.word,
@@ -93,7 +99,7 @@ def summarise(run_dir: Path) -> dict[str, Any]:
         "knees": [_knee(one) for one in knees(results)],
         "figures": [figure.model_dump(mode="json") for figure in scenario.figures],
         "gaps": gaps(views, manifest.kv_bytes_per_token),
-        "energy": {"kind": "proxy", "constants": numbers.shown()},
+        "energy": energy_summary(run_dir, scenario, manifest, results, by_cell),
         "provenance": whole,
     }
 

@@ -8,11 +8,26 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from geokv.report import plot_heat, plot_lines, plot_spans, plot_tiers, plot_ttft
+from geokv.report import (
+    plot_energy,
+    plot_heat,
+    plot_lines,
+    plot_spans,
+    plot_sun,
+    plot_tiers,
+    plot_tornado,
+    plot_ttft,
+)
 from geokv.report.disk import saving
 from geokv.report.style import METADATA, RC
 
-FIGURES = {"ttft_vs_km": plot_ttft.draw, "remote_hit_spans": plot_spans.draw}
+FIGURES = {
+    "ttft_vs_km": plot_ttft.draw,
+    "remote_hit_spans": plot_spans.draw,
+    "energy_vs_km": plot_energy.draw,
+    "tornado": plot_tornado.draw,
+    "follow_the_sun": plot_sun.draw,
+}
 KINDS = {"lines": plot_lines.draw, "heat": plot_heat.draw, "tiers": plot_tiers.draw}
 """What a scenario can ask for."""
 _DPI = 160

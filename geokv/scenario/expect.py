@@ -8,6 +8,7 @@ from pydantic import Field
 
 from geokv.config import Strict
 from geokv.scenario.drill import DrillPromises
+from geokv.scenario.energy_promises import EnergyPromises
 from geokv.scenario.promises import BreakEven, Change, ClosedForm, Overlap
 
 Tier = Literal["device", "dram", "disk", "remote"]
@@ -55,5 +56,7 @@ class Expect(Strict):
     """Factors between two cells of the sweep, one judged line each."""
     tiers_used: list[Tier] = Field(default_factory=list)
     """Each of these served something in at least one cell."""
+    energy: EnergyPromises | None = None
+    """Of the energy proxy."""
     drill: DrillPromises | None = None
     """Of a drill, which takes no other promise."""

@@ -10,6 +10,7 @@ from geokv.report.page.fine_print import notes_section
 from geokv.report.page.honesty import honesty_section
 from geokv.report.page.judged import control_section, judged_section
 from geokv.report.page.links import links_section
+from geokv.report.page.power import power_section
 from geokv.report.page.reproduce import reproduce_section
 from geokv.report.page.results import results_section
 from geokv.report.page.section import Maker, Section
@@ -20,6 +21,7 @@ MAKERS: list[Maker] = [
     results_section,
     timeline_section,
     figures_section,
+    power_section,
     judged_section,
     control_section,
     links_section,

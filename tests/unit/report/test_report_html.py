@@ -21,7 +21,10 @@ from geokv.report.page.theme import DARK
 from geokv.report.run_folder import write_all
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
-RUN = ["results", "figures", "judged", "links", "setup", "honesty", "reproduce", "notes", "files"]
+RUN = [
+    "results", "figures", "energy", "judged", "links", "setup", "honesty", "reproduce", "notes",
+    "files",
+]  # fmt: skip
 DRILL = [
     "results", "timeline", "judged", "control", "links", "setup", "honesty", "reproduce", "notes",
     "files",

@@ -1,0 +1,125 @@
+"""Which meters a run has, and a thread that writes down what they say every 10 ms.
+
+Under the virtual clock there is none: processor work takes no time there, and a thread that
+wakes would be part of what is measured. Under a wall clock the thread costs this machine some
+thousandths of one processor.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from geokv.clock import now_ns
+from geokv.coordinator.meter.cpu_time import CpuTime
+from geokv.coordinator.meter.nvml import Nvml, NvmlUnavailable
+from geokv.coordinator.meter.rapl import Rapl, RaplUnavailable
+from geokv.errors import ConfigError
+from geokv.scenario import Scenario
+from geokv.scenario.energy import Grade
+
+PERIOD_S = 0.01
+"""TokenPowerBench polls NVML and RAPL every 10 ms (arXiv 2512.03024)."""
+_END_DEADLINE_S = 5.0
+
+
+class Meters:
+    """What can be read here, and why the rest cannot.
+
+    Attributes:
+        grade: the best that is at hand, or what the scenario asks for.
+        why: meter → why it is not read.
+
+    Raises:
+        ConfigError: the scenario asks for a grade that this machine cannot give.
+    """
+
+    def __init__(
+        self,
+        asked: Grade | None,
+        open_nvml: Callable[[], Nvml] = Nvml,
+        open_rapl: Callable[[], Rapl] = Rapl,
+    ) -> None:
+        self.why: dict[str, str] = {}
+        self.nvml: Nvml | None = None
+        self.rapl: Rapl | None = None
+        self.cpu = CpuTime()
+        if asked == "cpu":
+            self.why["nvml"] = "energy.grade is cpu"
+        else:
+            try:
+                self.nvml = open_nvml()
+            except NvmlUnavailable as error:
+                self.why["nvml"] = str(error)
+        try:
+            self.rapl = open_rapl()
+        except RaplUnavailable as error:
+            self.why["rapl"] = str(error)
+        self.grade: Grade = "nvml" if self.nvml else "cpu"
+        if asked == "nvml" and self.nvml is None:
+            raise ConfigError(
+                f"energy.grade: nvml: {self.why['nvml']}",
+                "leave energy.grade out, or run where a GPU and its driver are",
+            )
+
+    def head(self) -> dict[str, Any]:
+        """The first line of a record: who measured."""
+        return {
+            "grade": self.grade,
+            "period_ns": round(PERIOD_S * 1e9),
+            "why": self.why,
+            "gpus": self.nvml.names if self.nvml else [],
+            "zones": self.rapl.zones if self.rapl else [],
+        }
+
+    def sample(self, pids: dict[str, int]) -> dict[str, Any]:
+        """What every meter says now; counters are since the start."""
+        return {
+            "t_ns": now_ns(),
+            "cpu_ns": self.cpu.read_ns(pids),
+            "rapl_uj": self.rapl.total_uj() if self.rapl else None,
+            "gpu_mw": self.nvml.power_mw() if self.nvml else [],
+        }
+
+    def close(self) -> None:
+        if self.nvml:
+            self.nvml.close()
+
+
+@contextmanager
+def metering(scenario: Scenario, path: Path, pids: Callable[[], dict[str, int]]) -> Iterator[None]:
+    """Write ``path`` while inside, a line per sample; do nothing where there is no meter.
+
+    Args:
+        pids: site → its process at this moment.
+
+    Raises:
+        ConfigError: the scenario asks for a grade that this machine cannot give.
+    """
+    if scenario.clock == "virtual" or scenario.energy.grade == "constants":
+        yield
+        return
+    meters = Meters(scenario.energy.grade)
+    ended = threading.Event()
+    with path.open("w", encoding="utf-8") as stream:
+        stream.write(json.dumps(meters.head()) + "\n")
+
+        def record() -> None:
+            while True:
+                last = ended.wait(PERIOD_S)
+                stream.write(json.dumps(meters.sample(pids()), separators=(",", ":")) + "\n")
+                if last:
+                    return
+
+        thread = threading.Thread(target=record, name="meter", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join(_END_DEADLINE_S)
+            meters.close()

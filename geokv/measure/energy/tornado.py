@@ -1,0 +1,39 @@
+"""Which constants matter: each at the ends of its range, the others at their value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from geokv.measure.energy.constants import Constants, names
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What one constant does to a result."""
+
+    constant: str
+    low: float
+    value: float
+    high: float
+    at_low: float
+    """The result with the constant at the lower end of its range."""
+    at_high: float
+
+    @property
+    def swing(self) -> float:
+        return abs(self.at_high - self.at_low)
+
+
+def tornado(result: Callable[[Constants], float], numbers: Constants) -> list[Bar]:
+    """A bar of every constant that has a range and changes the result, widest first."""
+    bars = []
+    for name in names():
+        one = getattr(numbers, name)
+        if one.low == one.high:
+            continue
+        at_low, at_high = (result(numbers.at(name, end)) for end in (one.low, one.high))
+        bar = Bar(name, one.low, one.value, one.high, at_low, at_high)
+        if bar.swing > 0:
+            bars.append(bar)
+    return sorted(bars, key=lambda bar: (-bar.swing, bar.constant))

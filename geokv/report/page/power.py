@@ -1,0 +1,173 @@
+"""Energy: what a request draws, what fetching saves, what matters, who should serve when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from geokv.report import words
+from geokv.report.page.chart import kept
+from geokv.report.page.section import Section
+from geokv.report.sheet.blocks import Block, Bullets, Heading, Para, Table
+
+_ABOUT = (
+    "A proxy: published watts × measured phases of the deployment the run stands for, at the meter "
+    "of its site (PUE included). Nothing of it is metered unless a table says so. "
+    "Emissions are of operation; what making the hardware emitted is not counted."
+)
+_SAVED = (
+    "Saved: recompute less remote hit, everything counted. At the margin: what one hit more saves "
+    "where GPUs, hosts and optics are on anyway; only that can pay for a wavelength lit all "
+    "day. Break-even: how often it must be used for that, and the share of the line this is."
+)
+_TORNADO = "Each constant at the ends of its range, the others at their value; the ends are named."
+_WAYS = ("compute here", "fetch here", "serve there")
+_BY = {
+    "carbon_intensity_g_per_kwh": ("carbon", "mgCO₂e per request", 1000.0),
+    "price_per_kwh": ("price", "price per 1,000 requests", 1000.0),
+}
+
+
+def power_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
+    """None of a run in which no request was measured, and of a drill."""
+    energy = summary.get("energy")
+    if not energy or not any(cell["arms"] for cell in energy.get("cells", [])):
+        return None
+    blocks: list[Block] = [Para(_ABOUT, quiet=True), Bullets(_grades(energy))]
+    blocks.append(_requests(summary, energy))
+    blocks += kept(run_dir, "energy_vs_km", "Joules of a request of every arm against km, by part")
+    blocks += _measured(energy)
+    blocks += _savings(summary, energy)
+    blocks += kept(run_dir, "tornado", "What each constant does to the joules", _TORNADO)
+    for one in energy["follow_the_sun"]:
+        blocks += _day(summary, one)
+    alt = "What a kWh costs at both sites by hour, and what a request costs each way"
+    blocks += kept(run_dir, "follow_the_sun", alt)
+    return Section("energy", "Energy", blocks)
+
+
+def _grades(energy: dict[str, Any]) -> list[str]:
+    lines = [f"grade of this run: {energy['grade']}"]
+    lines += [f"{name}: {said}" for name, said in energy["grades"].items() if said != "used"]
+    return lines
+
+
+def _requests(summary: dict[str, Any], energy: dict[str, Any]) -> Table:
+    arms = [arm for arm in words.ARM_TITLES if any(arm in one["arms"] for one in energy["cells"])]
+    head = ["cell", *(f"{words.ARM_TITLES[arm]} J" for arm in arms)]
+    head += [f"{words.ARM_TITLES[arm]} J per output token" for arm in arms]
+    head += [f"{words.ARM_TITLES[arm]} mgCO₂e" for arm in arms]
+    rows = [
+        [
+            label,
+            *_each(one, arms, lambda arm: words.number(arm["energy_j"], 1)),
+            *_each(one, arms, lambda arm: words.number(arm["j_per_output_token"], 2)),
+            *_each(one, arms, lambda arm: f"{1000 * arm['emissions_g']:.3g}"),
+        ]
+        for label, one in _labelled(summary, energy["cells"])
+    ]
+    return Table(head, rows, numbers=True)
+
+
+def _each(
+    cell: dict[str, Any], arms: list[str], show: Callable[[dict[str, Any]], str]
+) -> list[str]:
+    return [show(cell["arms"][arm]) if arm in cell["arms"] else words.NONE for arm in arms]
+
+
+def _labelled(
+    summary: dict[str, Any], cells: list[dict[str, Any]]
+) -> list[tuple[str, dict[str, Any]]]:
+    """Cells of ``energy`` under the names that the run's own cells have."""
+    labels = {cell["cell"]: cell["label"] for cell in summary["cells"]}
+    return [(labels[one["cell"]], one) for one in cells]
+
+
+def _measured(energy: dict[str, Any]) -> list[Block]:
+    measured = energy["measured"]
+    if measured is None:
+        return []
+    names = list(dict.fromkeys(name for arm in measured["arms"].values() for name in arm))
+    rows = [
+        [words.ARM_TITLES.get(arm, arm), *(_three(data.get(name)) for name in names)]
+        for arm, data in measured["arms"].items()
+    ]
+    said = (
+        f"By {measured['meter']}, of this machine and of {measured['of']}, which ran; not of what "
+        "the run stands for. Mean of each request's time, of all sites together."
+    )
+    head = ["arm", *(name.replace("_", " ") for name in names)]
+    return [Heading("Metered", 3), Table(head, rows, numbers=True), Para(said, quiet=True)]
+
+
+def _savings(summary: dict[str, Any], energy: dict[str, Any]) -> list[Block]:
+    rows = []
+    for label, one in _labelled(summary, energy["cells"]):
+        saves = one["remote_hit_saves"]
+        if saves is None:
+            continue
+        even = saves["break_even"]
+        share = even["utilisation"]
+        rows.append(
+            [
+                label,
+                words.number(saves["saved_j"], 1),
+                words.number(saves["saved_marginal_j"], 1),
+                words.number(saves["saved_j_per_gb"], 1),
+                words.number(even["lit_w"], 1),
+                _three(even["hits_per_hour"], "never"),
+                "never" if share is None else f"{100 * share:.3g} %",
+            ]
+        )
+    if not rows:
+        return []
+    head = [
+        "cell", "saved J", "at the margin J", "saved J per GB moved", "lit W",
+        "break-even hits per hour", "break-even share of the line",
+    ]  # fmt: skip
+    return [
+        Heading("What a remote hit saves", 3),
+        Table(head, rows, numbers=True),
+        Para(_SAVED, quiet=True),
+    ]
+
+
+def _day(summary: dict[str, Any], one: dict[str, Any]) -> list[Block]:
+    by, unit, scale = _BY[one["by"]]
+    head = [
+        "cell",
+        *_WAYS,
+        "cheapest of each hour",
+        "saved",
+        "hours to fetch",
+        "hours to serve there",
+    ]
+    rows = []
+    for label, day in _labelled(summary, one["cells"]):
+        best = [hour["best"] for hour in day["hours"]]
+        saved = day["saved"]
+        rows.append(
+            [
+                label,
+                *(_three(scale * day["mean"][way]) for way in _WAYS),
+                _three(scale * day["following"]),
+                words.NONE if saved is None else f"{100 * saved:.2f} %",
+                str(best.count("fetch here")),
+                str(best.count("serve there")),
+            ]
+        )
+    sources = "; ".join(f"{site}: {power['source']}" for site, power in one["sites"].items())
+    said = (
+        f"{unit}, mean of a day. A prompt arrives at {one['here']}, its prefix is cached at "
+        f"{one['there']}. Saved: over the best of what is the same at every hour. {sources}."
+    )
+    return [
+        Heading(f"Follow the sun, by {by}", 3),
+        Table(head, rows, numbers=True),
+        Para(said, quiet=True),
+    ]
+
+
+def _three(value: float | None, none: str = words.NONE) -> str:
+    return none if value is None else f"{value:,.3g}"
