@@ -86,7 +86,7 @@ def _path(loc: tuple[Any, ...], data: Any) -> str:
 
 def _tags(data: dict[str, Any]) -> tuple[Any, ...]:
     """What may name a member of a union here."""
-    return (data.get("kind"), data.get("fault"))
+    return (data.get("kind"), data.get("fault"), data.get("do"))
 
 
 def _line(item: Any, source: str, data: Any) -> str:

@@ -14,27 +14,40 @@ from geokv import __version__
 from geokv.coordinator.prompts import make_prompts
 from geokv.engine.profile import GpuProfile, parts_of
 from geokv.errors import GeokvError, RunError
+from geokv.live.events import describe_run
+from geokv.live.host import telling
 from geokv.preflight import preflight, provenance_of_code
 from geokv.report.disk import explained
 from geokv.report.run_folder import make_run_folder, write_all, write_manifest
 from geokv.scenario import Scenario
 from geokv.scenario.deployment import Deployment
 from geokv.vm import Job, Place, choose_place
+from geokv.vm.pace import check_pace
 from geokv.vm.supervise import run_jobs
 
 _PACKAGES = ("torch", "numpy", "fastapi", "uvicorn", "httpx", "pyroute2", "scapy", "mininet")
+_VERDICT = ("verdict", "exit_code", "reasons")
 
 Progress = Callable[[dict[str, Any]], None]
 
 
 def run_scenario(
-    scenario: Scenario, out: Path | None, on_progress: Progress, root: Path = Path("results")
+    scenario: Scenario,
+    out: Path | None,
+    on_progress: Progress,
+    root: Path = Path("results"),
+    *,
+    pace: float | None = None,
+    live: bool = False,
 ) -> tuple[Path, dict[str, Any]]:
     """Run every cell and reduce the records.
 
     Args:
         out: the run folder to use; None makes ``results/<scenario>/<stamp>-<hash>``.
-        on_progress: takes each step of each part: ``{"event": …, "part": n, …}``.
+        on_progress: takes each step of each part: ``{"event": …, "part": n, …}``; the same
+            steps are in ``events.jsonl`` (docs/live.md).
+        pace: virtual seconds per real second, at most; None is as fast as it goes.
+        live: tell samples, and take commands; in one VM, whatever ``vm.jobs`` says.
 
     Returns:
         The run folder and its summary.
@@ -44,31 +57,43 @@ def run_scenario(
         GeokvError: the place, the folder, a VM, the lab or a site failed; the run folder
             keeps ``log.txt``.
     """
+    check_pace(pace, scenario.clock)
     place = choose_place(scenario.clock)
     profile = preflight(scenario)
     run_dir = make_run_folder(scenario, root, exact=out)
-    parts = min(scenario.vm.jobs, len(scenario.cells())) if place.kernel else 1
-    write_manifest(run_dir, _manifest(scenario, profile, place, parts))
-    on_progress(
-        {"event": "folder", "path": str(run_dir), "parts": parts, "kernel": place.kernel_name}
-    )
+    parts = min(scenario.vm.jobs, len(scenario.cells())) if place.kernel and not live else 1
+    manifest = _manifest(scenario, profile, place, parts)
+    write_manifest(run_dir, manifest | _watched(pace, live))
     try:
-        _run_parts(place, scenario, run_dir, parts, on_progress)
-        if not scenario.is_drill:
-            _join_parts(run_dir, parts)
+        with telling(run_dir, on_progress, live) as tell:
+            tell(describe_run(scenario, place.kernel_name, parts, pace, live))
+            started = {"path": str(run_dir), "parts": parts, "kernel": place.kernel_name}
+            tell({"event": "folder", **started})
+            _run_parts(place, scenario, run_dir, parts, tell, pace, live)
+            if not scenario.is_drill:
+                _join_parts(run_dir, parts)
+            tell({"event": "report"})
+            summary = write_all(run_dir)
+            tell({"event": "verdict", **{key: summary[key] for key in _VERDICT}})
     except OSError as error:
         raise explained(error, Path(error.filename or run_dir)) from None
-    on_progress({"event": "report"})
-    return run_dir, write_all(run_dir)
+    return run_dir, summary
 
 
 def _run_parts(
-    place: Place, scenario: Scenario, run_dir: Path, parts: int, on_progress: Progress
+    place: Place,
+    scenario: Scenario,
+    run_dir: Path,
+    parts: int,
+    on_progress: Progress,
+    pace: float | None,
+    live: bool,
 ) -> None:
     job = Job(
         argv=(),
         memory_bytes=scenario.vm.memory,
-        watchdog_s=scenario.vm.watchdog,
+        watchdog_s=_watchdog_s(scenario, pace),
+        pace=pace,
     )
     jobs = [
         replace(
@@ -80,6 +105,7 @@ def _run_parts(
                 str(run_dir.resolve()),
                 str(part),
                 str(parts),
+                *(["live"] if live else []),
             ),
         )
         for part in range(parts)
@@ -111,6 +137,20 @@ def _run_parts(
                 f"part {part} of the run ended with status {outcome.status}\n{tail}",
                 f"the whole output is in {run_dir}/log.txt",
             )
+
+
+def _watched(pace: float | None, live: bool) -> dict[str, Any]:
+    """Of a run that somebody looks at; others keep the manifest they always had."""
+    return ({"pace": pace} if pace is not None else {}) | ({"live": True} if live else {})
+
+
+def _watchdog_s(scenario: Scenario, pace: float | None) -> float:
+    """Longer where time itself is slow: a run is silent for as long as it waits."""
+    if pace is None:
+        return scenario.vm.watchdog
+    workload = scenario.workload
+    waits_s = max(workload.deadline, getattr(workload, "quiesce", 0.0), workload.idle)
+    return scenario.vm.watchdog * max(1.0, 1 / pace) + 2 * waits_s / pace
 
 
 def _as_error(step: dict[str, Any]) -> GeokvError:

@@ -22,6 +22,7 @@ from geokv.cli import (
     drill,
     export,
     kernel,
+    live,
     model,
     profile,
     report,
@@ -53,6 +54,7 @@ app.command("check-history")(check_history.check_history)
 app.command("export")(export.export)
 app.command("capture")(capture.capture)
 app.command("clean")(clean.clean)
+app.add_typer(live.app, name="live")
 app.add_typer(kernel.app, name="kernel")
 app.add_typer(model.app, name="model")
 app.add_typer(profile.app, name="profile")

@@ -24,6 +24,17 @@ def run(
     out: Annotated[
         Path | None, typer.Option(help="Run folder to make; default results/NAME/STAMP-HASH.")
     ] = None,
+    pace: Annotated[
+        str | None,
+        typer.Option(metavar="FACTOR", help="Virtual time goes no faster than 1x, 0.5x, 10x …"),
+    ] = None,
+    live: Annotated[
+        bool | None,
+        typer.Option(
+            "--live/--no-live",
+            help="Samples in events.jsonl, and commands by geokv live; --pace implies it.",
+        ),
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print summary.json and no table.")] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Say nothing on standard error but errors.")
@@ -42,11 +53,14 @@ def run(
       geokv run distance_ttft --set links.a-b.rate=400G --set workload.requests=20
 
       geokv run smoke --json --quiet | jq .verdict
+
+      geokv run live --pace 1x
     """
     from geokv.report.console import print_run
     from geokv.report.progress.watch import watch_run
     from geokv.runner import run_scenario
     from geokv.scenario import load_scenario
+    from geokv.vm.pace import parse_pace
 
     overrides = list(set_ or [])
     if clock is not None:
@@ -54,10 +68,12 @@ def run(
     if seed is not None:
         overrides.append(f"seed={seed}")
     loaded = load_scenario(scenario, overrides)
+    factor = None if pace is None else parse_pace(pace)
+    watched = factor is not None if live is None else live
     noise = Console(stderr=True)
     try:
         with watch_run(loaded, noise, quiet) as watch:
-            run_dir, summary = run_scenario(loaded, out, watch.take)
+            run_dir, summary = run_scenario(loaded, out, watch.take, pace=factor, live=watched)
     except KeyboardInterrupt:
         noise.print("stopped by Ctrl-C: no verdict; the run folder keeps what was recorded")
         raise typer.Exit(STOPPED) from None

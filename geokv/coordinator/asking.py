@@ -19,6 +19,19 @@ from geokv.site.record import RequestRecord
 from geokv.site.settings import Tenant
 
 _BEAT_NS = 100_000_000
+_TOLD = (
+    "request_id",
+    "site",
+    "tenant",
+    "status",
+    "error",
+    "sent_ns",
+    "ttft_ns",
+    "source",
+    "cached_tokens",
+    "wire_bytes",
+)
+"""What a step says of a request, beside what was asked."""
 
 Write = Callable[[str, dict[str, Any]], None]
 Progress = Callable[..., None]
@@ -138,7 +151,7 @@ class Asker:
             repeat=repeat,
             warmup=warmup,
             ttft_ms=None if ttft_ns is None else ttft_ns / 1e6,
-            error=reply.error,
+            **{name: row[name] for name in _TOLD},
         )
 
     def _served(self, site: str, reply: Reply) -> dict[str, Any]:

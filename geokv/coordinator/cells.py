@@ -13,6 +13,7 @@ from geokv.coordinator.prompts import make_prompts
 from geokv.coordinator.tracing import Setup
 from geokv.lab.build import Lab
 from geokv.lab.check import LinkCheck, check_links
+from geokv.live.events import planned_links
 from geokv.scenario import Cell, Scenario
 from geokv.scenario.workload import WorkingSet
 from geokv.site.settings import Reuse
@@ -58,7 +59,8 @@ class CellRunner:
         workload = self._scenario.workload
         self._asker.on_the_beat()
         started_ns = now_ns()
-        self._progress("cell", cell=cell.index, label=cell.label)
+        links = planned_links(self._lab.plan)
+        self._progress("cell", cell=cell.index, label=cell.label, links=links)
         before = self._check("before")
         before_stats = self._stats()
         self._warm()

@@ -27,7 +27,7 @@ def drill_problems(scenario: Scenario) -> list[str]:
         return _not_a_drill(scenario)
     found = [*_stream(scenario, scenario.workload), *_promises(scenario)]
     for number, event in enumerate(scenario.timeline):
-        found += _event(scenario, scenario.workload, event, f"timeline.{number}")
+        found += event_problems(scenario, scenario.workload, event, f"timeline.{number}")
     return found + _names(scenario.timeline) + _conditions(scenario.timeline) + _control(scenario)
 
 
@@ -78,7 +78,8 @@ def _figures(scenario: Scenario) -> list[str]:
     return found
 
 
-def _event(scenario: Scenario, stream: Stream, event: Event, place: str) -> list[str]:
+def event_problems(scenario: Scenario, stream: Stream, event: Event, place: str) -> list[str]:
+    """What an event names that the drill does not have, as ``place.key: what is wrong``."""
     topology = scenario.topology
     sites, links = list(topology.sites), list(topology.links)
     found = []

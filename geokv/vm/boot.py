@@ -15,6 +15,7 @@ from geokv.paths import CHECKOUT, models_folder
 from geokv.units import NS_PER_S, show_size
 from geokv.vm.job import Job
 from geokv.vm.kernel import RECIPE, Kernel
+from geokv.vm.pace import kernel_option
 
 Clock = Literal["virtual", "wall"]
 
@@ -64,6 +65,8 @@ def boot_command(kernel: Kernel, clock: Clock, job: Job, processor: int) -> list
     ]
     if clock == "virtual":
         command += ["time-travel=inf-cpu", f"time-travel-start={START_OF_TIME_S * NS_PER_S}"]
+        if job.pace is not None:
+            command.append(kernel_option(job.pace))
     return command
 
 

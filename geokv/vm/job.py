@@ -17,6 +17,7 @@ class Job:
         watchdog_s: real seconds without a line of output after which it is stopped.
         env: variables beside the fixed ones of ``guest_environment``.
         interactive: give the command the caller's terminal.
+        pace: virtual seconds per real second, at most; None is as fast as it goes.
     """
 
     argv: tuple[str, ...]
@@ -24,6 +25,7 @@ class Job:
     watchdog_s: float = 120.0
     env: dict[str, str] = field(default_factory=dict)
     interactive: bool = False
+    pace: float | None = None
 
     def write(self, folder: Path) -> Path:
         """Put the job where the guest finds it."""

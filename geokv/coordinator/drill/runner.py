@@ -6,8 +6,9 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,13 @@ from geokv.coordinator.drill.stage import Stage
 from geokv.coordinator.drill.stream import StreamRunner
 from geokv.coordinator.drill.timeline import Timeline, faults_of
 from geokv.coordinator.fleet import Fleet
+from geokv.coordinator.live.beside import Beside
+from geokv.coordinator.live.desk import Desk, in_drill, refuse
 from geokv.coordinator.prompts import StreamPrompts
 from geokv.lab.build import Lab
 from geokv.lab.check import check_links
 from geokv.lab.plan import compile_plan
+from geokv.live.events import planned_links
 from geokv.scenario import Cell, Scenario
 from geokv.scenario.workload import Stream
 from geokv.site.settings import SiteSettings
@@ -46,6 +50,7 @@ class DrillRunner:
         records: where histories go: ``history-CELL-SITE.jsonl`` and
             ``history-CELL-coordinator.jsonl``.
         watch: entered with each built lab before a site starts, left with it.
+        desk: of a live run: where commands come in.
     """
 
     def __init__(
@@ -54,8 +59,10 @@ class DrillRunner:
         records: Path,
         progress: Callable[..., None],
         watch: Callable[[Lab], AbstractContextManager[Any]] = nullcontext,
+        desk: Desk | None = None,
     ) -> None:
         self._run = run
+        self._desk = desk
         self._watch = watch
         self._records = records
         self._progress = progress
@@ -68,16 +75,18 @@ class DrillRunner:
             GeokvError: the lab, a site or a client could not be made, or died outside the
                 timeline; what the history has by then is kept.
         """
-        self._progress("cell", cell=cell.index, label=cell.label)
         scenario = cell.scenario
         plan = compile_plan(cell.topology, scenario.deployment.byte_scale, scenario.seed)
+        self._progress("cell", cell=cell.index, label=cell.label, links=planned_links(plan))
         control = Path(tempfile.mkdtemp(prefix="geokv-drill-", dir="/run"))
         log = DrillLog(self._records / f"history-{cell.index}-coordinator.jsonl")
         try:
             with Lab.build(plan) as lab, self._watch(lab), Fleet() as fleet:
                 self._start(cell, lab, fleet, control)
-                stage = Stage(scenario, lab, fleet, log, self._progress)
-                asyncio.run(self._drill(cell, stage))
+                told = partial(self._progress, cell=cell.index)
+                stage = Stage(scenario, lab, fleet, log, told)
+                beside = None if self._desk is None else Beside(self._desk, stage)
+                asyncio.run(self._drill(cell, stage, beside))
         finally:
             log.close()
             release_disks(control)
@@ -97,7 +106,7 @@ class DrillRunner:
             )
         self._progress("sites", sites=[settings.name for settings in every])
 
-    async def _drill(self, cell: Cell, stage: Stage) -> None:
+    async def _drill(self, cell: Cell, stage: Stage, beside: Beside | None) -> None:
         scenario, workload = cell.scenario, cell.scenario.workload
         assert isinstance(workload, Stream), "drills are streams"
         prompts = StreamPrompts(workload, scenario.seed)
@@ -126,19 +135,23 @@ class DrillRunner:
             timeline = Timeline(stage, moments, faults_of(stage))
             start_ns = await _on_the_beat() + _BEAT_NS
             stage.note("stream-begin", requests=len(due), start_ns=start_ns)
-            async with stage.protection():
+            watching, serving = _live(beside, cell, stage, timeline, stream, start_ns)
+            async with stage.protection(), watching:
                 faults = asyncio.ensure_future(timeline.run(start_ns))
                 try:
-                    await stream.run(start_ns, due)
+                    async with serving:
+                        sent = await stream.run(start_ns, due)
                     stage.note("stream-end")
                     timeline.end()
                     await faults
+                    await timeline.settled()
                 finally:
                     faults.cancel()
+                    timeline.cancel()
                 self._progress("quiesce", cell=cell.index)
                 await quiesce(stage)
             self._check(stage, "after")
-            self._note_cold(stage, due, workload.output_tokens)
+            self._note_cold(stage, due[:sent], workload.output_tokens)
             stage.note("drill-end")
         finally:
             for client in clients.values():
@@ -215,6 +228,8 @@ class DrillRunner:
 
     def _note_cold(self, stage: Stage, due: list[Due], output_tokens: int) -> None:
         """What a cold engine answers to every prompt; computed once for cells that ask alike."""
+        if not due:
+            return
         settings = stage.settings(stage.sites[0])
         key = repr((_content(settings), output_tokens, [one.tokens for one in due]))
         if key not in self._cold:
@@ -224,6 +239,23 @@ class DrillRunner:
             self._cold[key] = ask_cold(orders, questions)
         for answer in self._cold[key]:
             stage.note("cold", prompt=answer.prompt, output_ids=answer.output_ids, text=answer.text)
+
+
+def _live(
+    beside: Beside | None,
+    cell: Cell,
+    stage: Stage,
+    timeline: Timeline,
+    stream: StreamRunner,
+    start_ns: int,
+) -> tuple[AbstractAsyncContextManager[None], AbstractAsyncContextManager[None]]:
+    """What a live run watches, and what takes its commands; of another run nothing."""
+    if beside is None:
+        return nullcontext(), nullcontext()
+    do = in_drill(stage, timeline, stream, start_ns)
+    if cell.control is not None:
+        do = refuse("this cell is the drill's control: it must fail by its own timeline")
+    return beside.watching(), beside.serving(do)
 
 
 def _content(settings: SiteSettings) -> tuple[Any, ...]:

@@ -28,6 +28,8 @@ _PATIENCE_S = 1.0
 _FORGET_DEADLINE_S = 0.05
 _RECORD_DEADLINE_S = 1.0
 _PREPARE_DEADLINE_S = 60.0
+_TOLD = ("status", "ttft_ns", "source", "cached_tokens", "wire_bytes")
+"""What a step says of a request, beside what was asked."""
 
 
 class StreamRunner:
@@ -54,6 +56,7 @@ class StreamRunner:
         self._block_tokens = block_tokens(stage.scenario)
         self.setup: list[str] = []
         """What was done to sites since the last request; the next one's event takes it."""
+        self._stopped = False
 
     async def prepare(self, number: int, tenant: int, site: str, tokens: list[int]) -> None:
         """Have a provider compute, store and publish one prefix.
@@ -79,8 +82,12 @@ class StreamRunner:
             **self._traced(tokens),
         )
 
-    async def run(self, start_ns: int, due: Sequence[Due]) -> None:
-        """Send every request at its time and return when all have ended.
+    def stop(self) -> None:
+        """Send nothing more; what is under way goes on to its end."""
+        self._stopped = True
+
+    async def run(self, start_ns: int, due: Sequence[Due]) -> int:
+        """Send every request at its time and return when all have ended: how many were sent.
 
         Raises:
             RunError: a load client ended, or gave no reply.
@@ -89,8 +96,11 @@ class StreamRunner:
         try:
             for one in due:
                 await wait_until_ns(start_ns + one.due_ns)
+                if self._stopped:
+                    break
                 asking.append(asyncio.ensure_future(self._one(one)))
             await asyncio.gather(*asking)
+            return len(asking)
         finally:
             for task in asking:
                 task.cancel()
@@ -129,6 +139,7 @@ class StreamRunner:
             deadline_s + _PATIENCE_S,
         )
         reply = await self._clients[due.site].ask(question)
+        said: dict[str, Any] = {"status": "unanswered", "ttft_ns": None, "source": "none"}
         if reply.gave_up:
             waited_ns = reply.done_ns - sent_ns
             stage.note("unanswered", due.site, request_id=request_id, waited_ns=waited_ns)
@@ -137,7 +148,18 @@ class StreamRunner:
             said = _answer(reply, record)
             stage.note("answer", due.site, request_id=request_id, tenant=tenant, **said)
         self._moments.count_done()
-        stage.progress("request", request_id=request_id, error=reply.error, warmup=False)
+        ttft_ns = said["ttft_ns"]
+        stage.progress(
+            "request",
+            request_id=request_id,
+            site=due.site,
+            tenant=tenant,
+            error=reply.error,
+            warmup=False,
+            sent_ns=sent_ns,
+            ttft_ms=None if ttft_ns is None else ttft_ns / 1e6,
+            **{name: said[name] for name in _TOLD if name in said},
+        )
 
     def _traced(self, tokens: Sequence[int]) -> dict[str, Any]:
         """What a trace needs to know of a request."""

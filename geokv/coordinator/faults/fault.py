@@ -67,6 +67,11 @@ class Fault(ABC, Generic[E]):
         """What no other fault may hold while this one lasts, in words."""
         return frozenset({f"{self.kind} of {self.target}"} if self.alone else ())
 
+    @property
+    def can_heal(self) -> bool:
+        """Whether it is something that can be taken back."""
+        return type(self).heal is not Fault.heal
+
     async def prepare(self) -> None:
         """What must be done before the first request is sent; most need nothing.
 
