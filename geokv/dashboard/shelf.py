@@ -188,7 +188,15 @@ class _Told:
         if event == "request" and step.get("warmup") is not True:
             facts["done"] = facts.get("done", 0) + 1
         if event in _DOING:
-            facts["doing"] = _DOING[event] or str(step.get("label", step.get("name", "")))[:120]
+            facts["doing"] = _DOING[event] or _named(step)
+
+
+def _named(step: dict[str, Any]) -> str:
+    """Of a cell its label, of a fault its name and what has become of it."""
+    if step["event"] == "cell":
+        return str(step.get("label", ""))[:80]
+    phase = str(step.get("phase", "")).replace("-", " ")
+    return f"{step.get('name', '')}: {phase}"[:80]
 
 
 _DOING = {

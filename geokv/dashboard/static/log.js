@@ -19,6 +19,11 @@ export class EventLog {
       this.shown = 0;
     }
     const fresh = Math.min(model.written - this.shown, model.log.length);
+    if (this.revised !== model.revised && model.log.length > fresh) {
+      // The newest line that is shown may have been written on.
+      this.list.lastChild?.replaceWith(line(model.log.at(-1 - fresh)));
+    }
+    this.revised = model.revised;
     if (!fresh) return;
     const atEnd = this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < 24;
     this.list.append(...model.log.slice(-fresh).map(line));

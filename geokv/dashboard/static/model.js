@@ -30,9 +30,9 @@ const SERIES = {
   recompute: { order: 0, said: "recompute", colour: "--recompute", shape: "square" },
   computed: { order: 0, said: "recomputed", colour: "--recompute", shape: "square" },
   "local-hit": { order: 1, said: "local hit", colour: "--local", shape: "triangle" },
-  local: { order: 1, said: "from this site", colour: "--local", shape: "triangle" },
+  local: { order: 1, said: "local", colour: "--local", shape: "triangle" },
   "remote-hit": { order: 2, said: "remote hit", colour: "--remote", shape: "dot" },
-  remote: { order: 2, said: "from another site", colour: "--remote", shape: "dot" },
+  remote: { order: 2, said: "remote", colour: "--remote", shape: "dot" },
   answered: { order: 3, said: "answered", colour: "--remote", shape: "dot" },
   failed: { order: 9, said: "failed", colour: "--bad", shape: "cross" },
 };
@@ -51,6 +51,7 @@ export class Model {
     this.sample = null;
     this.log = [];
     this.written = 0;
+    this.revised = 0;
     this.answers = new Map();
     this.requests = 0;
     this.dropped = 0;
@@ -101,6 +102,21 @@ export class Model {
     return [...this.cells.values()].reverse().find((cell) => cell.faults.has(name))?.faults.get(name);
   }
 
+  /** Failures one after another are one line, so that they drive nothing else out of sight. */
+  writeFailure(step, name) {
+    const last = this.log.at(-1);
+    const words = String(step.error || step.status || "");
+    if (last?.failures) {
+      last.failures += 1;
+      last.said = `${last.failures} requests failed`;
+      last.words = `the last ${name}: ${words}`;
+      this.revised += 1;
+      return;
+    }
+    this.write(step, "bad", "1 request failed", `${name}: ${words}`);
+    this.log.at(-1).failures = 1;
+  }
+
   write(step, kind, said, words = "") {
     this.log.push({ t_ns: step.t_ns, real_s: step.real_s, kind, said: String(said), words: String(words ?? "") });
     this.written += 1;
@@ -147,7 +163,8 @@ const TAKERS = {
     const source = step.source && ({ none: "computed", remote: "remote" }[step.source] ?? "local");
     const series = failed ? "failed" : (step.arm ?? source ?? "answered");
     cell.requests.push({
-      t_ns: step.t_ns,
+      // Where it began: what a fault did to it depends on that.
+      t_ns: step.sent_ns ?? step.t_ns,
       ttft_ns,
       series,
       site: step.site ?? "",
@@ -158,7 +175,7 @@ const TAKERS = {
       cell.requests.shift();
       model.dropped += 1;
     }
-    if (failed) model.write(step, "bad", `request ${cell.requests.at(-1).name} failed`, step.error ?? step.status);
+    if (failed) model.writeFailure(step, cell.requests.at(-1).name);
   },
   fault(model, step) {
     const cell = model.cellOf(step);

@@ -231,14 +231,15 @@ const key = (css, said) => h("span", {}, h("i", { class: `swatch ${css}` }), sai
 function siteRow(site, body) {
   const state = h("td", { class: "state" });
   const bars = h("div", { class: "pools" });
-  const load = h("td", { class: "num right" });
+  const [count, unit] = [h("span"), h("span", { class: "word" })];
+  const load = h("td", { class: "num right" }, count, unit);
   body.append(h("tr", {}, h("th", { scope: "row" }, site.name, site.title ? h("small", {}, site.title) : null), state, h("td", {}, bars), load));
   const tiers = new Map();
   return (now) => {
     const word = now.effect || (Number.isFinite(now.running) ? "up" : "–");
     if (state.dataset.word !== word) {
       state.dataset.word = word;
-      state.replaceChildren(now.effect ? h("span", { class: "trouble" }, icon(now.effect === "down" ? "fail" : "invalid"), word) : word);
+      state.replaceChildren(now.effect ? h("span", { class: `trouble ${word}` }, icon(now.effect === "down" ? "fail" : "invalid"), word) : word);
     }
     for (const tier of TIERS) {
       const pool = now.pools?.[tier];
@@ -257,8 +258,9 @@ function siteRow(site, body) {
     }
     if (!tiers.size) text(bars, "–");
     else if (bars.firstChild.nodeType === Node.TEXT_NODE) bars.firstChild.remove();
-    const busy = Number.isFinite(now.running) ? `${now.running} running${now.waiting ? `, ${now.waiting} waiting` : ""}` : "";
-    text(load, busy || (now.asked ? `${whole(now.asked)} asked` : "–"));
+    const live = Number.isFinite(now.running);
+    text(count, live ? `${now.running + (now.waiting ?? 0)}` : now.asked ? whole(now.asked) : "–");
+    text(unit, live ? ` in flight` : now.asked ? " asked" : "");
   };
 }
 
@@ -273,7 +275,7 @@ function linkRow(link, body) {
     const word = now.effect || (Number.isFinite(now.forward) ? "lit" : link.kind);
     if (state.dataset.word === word) return;
     state.dataset.word = word;
-    state.replaceChildren(now.effect ? h("span", { class: "trouble" }, icon(now.effect === "cut" ? "fail" : "invalid"), word) : word);
+    state.replaceChildren(now.effect ? h("span", { class: `trouble ${word}` }, icon(now.effect === "cut" ? "fail" : "invalid"), word) : word);
   };
 }
 

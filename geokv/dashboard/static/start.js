@@ -5,11 +5,11 @@ import { h, text } from "./dom.js";
 import { whole } from "./format.js";
 
 const PACES = [
-  ["", "none: full speed"],
-  ["1x", "1× real time"],
-  ["0.1x", "0.1× real time"],
-  ["5x", "5× real time"],
-  ["20x", "20× real time"],
+  ["", "full speed"],
+  ["1x", "1× real"],
+  ["0.1x", "0.1× real"],
+  ["5x", "5× real"],
+  ["20x", "20× real"],
 ];
 const GIVE_UP_MS = 90_000;
 
@@ -21,7 +21,7 @@ export function showStart(main, chosen, onState) {
   const list = h("div", { class: "panel choices", role: "radiogroup", "aria-label": "Scenarios", tabindex: "-1" }, loading);
   const clock = h("select", {}, h("option", { value: "" }, "as written"), h("option", {}, "virtual"), h("option", {}, "wall"));
   const pace = h("select", {}, PACES.map(([value, said]) => h("option", { value }, said)));
-  const seed = h("input", { type: "number", min: "0", step: "1", placeholder: "as written", inputmode: "numeric" });
+  const seed = h("input", { type: "number", min: "0", step: "1", placeholder: "as is", inputmode: "numeric" });
   const set = h("textarea", { rows: "4", spellcheck: "false", placeholder: "links.a-b.km=80\nworkload.requests=5" });
   const said = h("p", { class: "said", role: "status" }, "");
   const check = h("button", { type: "submit", value: "check" }, "Check");

@@ -1,4 +1,4 @@
-// Time to first token of every request: a mark at the moment its answer was in, faults behind it.
+// Time to first token of every request: a mark at the moment it was sent, faults behind it.
 // On a canvas, because a run may have tens of thousands; what it shows stands in a table as well.
 
 import { h, text } from "./dom.js";
@@ -6,7 +6,7 @@ import { duration, moment, percentile, whole } from "./format.js";
 import { seriesOf } from "./model.js";
 
 const HEIGHT = 250;
-const PAD = { left: 58, right: 14, top: 26, bottom: 26 };
+const PAD = { left: 58, right: 14, top: 36, bottom: 26 };
 const NEAR_PX = 14;
 const FOLLOW_NS = 60e9;
 
@@ -110,7 +110,7 @@ export class Strip {
       one,
       x: x.at(cell, one.t_ns),
       // What has no first token stands at the upper edge.
-      y: Number.isFinite(one.ttft_ns) ? y.at(one.ttft_ns) : PAD.top - 9,
+      y: Number.isFinite(one.ttft_ns) ? y.at(one.ttft_ns) : PAD.top,
     }));
     this.drawMarks(pen);
     this.tabulate(shown.map(({ one }) => one), cells);
@@ -172,19 +172,23 @@ export class Strip {
   }
 
   drawFaults(pen, cell, x) {
+    // Names side by side where they fit, else one above the other.
+    const taken = [0, 0];
     for (const fault of cell.faults.values()) {
       if (fault.from_ns === null) continue;
       const [left, right] = [x.at(cell, fault.from_ns), x.at(cell, fault.to_ns ?? Math.max(cell.to_ns, this.model.last_ns || 0))];
       const wide = Math.max(2, right - left);
+      pen.globalAlpha = 0.45;
       pen.fillStyle = this.colour("--bad-ground");
       pen.fillRect(left, PAD.top, wide, HEIGHT - PAD.top - PAD.bottom);
       // Hatched, too: the shade alone is faint, and colour alone says nothing to some.
+      pen.globalAlpha = 1;
       pen.save();
       pen.beginPath();
       pen.rect(left, PAD.top, wide, HEIGHT - PAD.top - PAD.bottom);
       pen.clip();
       pen.strokeStyle = this.colour("--bad");
-      pen.globalAlpha = 0.22;
+      pen.globalAlpha = 0.16;
       pen.beginPath();
       for (let at = left - HEIGHT; at < right; at += 9) {
         pen.moveTo(at, HEIGHT - PAD.bottom);
@@ -194,9 +198,12 @@ export class Strip {
       pen.restore();
       pen.fillStyle = this.colour("--bad");
       pen.textAlign = "left";
-      const said = fault.name;
-      const room = pen.measureText(said).width;
-      pen.fillText(said, Math.min(left + 1, this.frame.clientWidth - PAD.right - room), PAD.top - 13);
+      const room = pen.measureText(fault.name).width;
+      const at = Math.min(left + 1, this.frame.clientWidth - PAD.right - room);
+      const row = taken.findIndex((end) => end <= at);
+      if (row < 0) continue;
+      taken[row] = at + room + 8;
+      pen.fillText(fault.name, at, PAD.top - 8 - 13 * row);
     }
   }
 

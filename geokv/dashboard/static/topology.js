@@ -99,12 +99,14 @@ export class TopologyView {
     const width = Math.floor(this.element.clientWidth);
     if (!this.topology || !width) return;
     const crowded = this.places.length > CROWDED;
-    const flat = this.places.length <= 2;
-    const height = flat ? 190 : Math.round(Math.min(crowded ? 520 : 360, Math.max(270, width * 0.6)));
+    const small = !crowded && width < 520 && this.places.length > 2;
+    const least = this.places.length <= 2 ? 190 : crowded ? 520 : Math.min(360, Math.max(300, width * 0.6));
+    this.element.style.minHeight = `${Math.round(least)}px`;
+    const height = Math.floor(this.element.clientHeight);
     if (this.drawn === `${width}×${height}`) return;
     this.drawn = `${width}×${height}`;
-    const box = crowded ? { w: 34, h: 20 } : { w: Math.min(118, Math.max(86, width / 4.4)), h: 50 };
-    const pad = { x: box.w / 2 + 10, y: box.h / 2 + (crowded ? 10 : 22) };
+    const box = crowded ? { w: 34, h: 20 } : small ? { w: 58, h: 34 } : { w: Math.min(118, Math.max(86, width / 4.4)), h: 50 };
+    const pad = { x: box.w / 2 + 10, y: box.h / 2 + (crowded || small ? 10 : 22) };
     const place = this.fit(width, height, pad);
     const svg = s("svg", {
       viewBox: `0 0 ${width} ${height}`,
@@ -119,12 +121,12 @@ export class TopologyView {
     const over = s("g", {});
     for (const link of this.topology.links) {
       const [a, b] = [place.get(link.a), place.get(link.b)];
-      if (a && b) this.drawLink(under, over, link, a, b, crowded);
+      if (a && b) this.drawLink(under, over, link, a, b, crowded, small);
     }
     svg.append(under);
     for (const site of this.topology.sites) {
       const spot = place.get(site.name);
-      if (spot) svg.append(this.drawSite(site, spot, box, crowded));
+      if (spot) svg.append(this.drawSite(site, spot, box, crowded, small));
     }
     svg.append(over);
     this.element.replaceChildren(svg);
@@ -149,7 +151,7 @@ export class TopologyView {
     );
   }
 
-  drawLink(under, over, link, a, b, crowded) {
+  drawLink(under, over, link, a, b, crowded, small) {
     const length = Math.hypot(b.x - a.x, b.y - a.y) || 1;
     const side = { x: (-(b.y - a.y) / length) * 3.2, y: ((b.x - a.x) / length) * 3.2 };
     const lane = (sign, css) =>
@@ -175,10 +177,10 @@ export class TopologyView {
     if (crowded) label.classList.add("crowded");
     this.choosable(label, "link", link.name);
     over.append(label);
-    this.lines.set(link.name, { link, group, label, plate, first, second, said, forward, backward });
+    this.lines.set(link.name, { link, small, group, label, plate, first, second, said, forward, backward });
   }
 
-  drawSite(site, spot, box, crowded) {
+  drawSite(site, spot, box, crowded, small) {
     const group = s("g", { class: "site", transform: `translate(${spot.x - box.w / 2} ${spot.y - box.h / 2})` });
     const frame = s("rect", { class: "frame", width: box.w, height: box.h, rx: crowded ? 5 : 8 });
     const name = s("text", crowded ? { class: "name small", x: box.w / 2, y: 14, "text-anchor": "middle" } : { class: "name", x: 11, y: 20 });
@@ -189,11 +191,11 @@ export class TopologyView {
     if (!crowded) {
       const title = s("text", { class: "title", x: 11, y: 34 });
       const room = Math.floor((box.w - 18) / 6.1);
-      title.textContent = site.title.length > room ? `${site.title.slice(0, room - 1)}…` : site.title;
+      title.textContent = small ? "" : site.title.length > room ? `${site.title.slice(0, room - 1)}…` : site.title;
       const track = { x: 11, y: box.h - 10, width: box.w - 22, height: 4, rx: 2 };
       parts.fill = s("rect", { ...track, width: 0, class: "pool-fill" });
       parts.room = box.w - 22;
-      parts.sign = s("g", { class: "sign", transform: `translate(${box.w - 25} 8)` });
+      parts.sign = s("g", { class: "sign", transform: `translate(${box.w - (small ? 19 : 25)} ${small ? 5 : 8})` });
       group.append(title, s("rect", { ...track, class: "pool-track" }), parts.fill, parts.sign);
     }
     this.choosable(group, "site", site.name);
@@ -249,17 +251,19 @@ export class TopologyView {
       // The root shows a tenth of the line as a third, as little as an eye notices.
       parts[name].style.opacity = load > 0.001 ? (0.12 + 0.88 * Math.sqrt(Math.min(1, load))).toFixed(2) : "0";
     }
-    const first = effect ? `${SIGNS[effect] ?? "!"} ${effect} · ${km(length)}` : km(length);
+    const sign = effect && `${SIGNS[effect] ?? "!"} ${effect}`;
+    const first = !effect ? km(length) : parts.small ? sign : `${sign} · ${km(length)}`;
     const loaded = Number.isFinite(state.forward) || Number.isFinite(state.backward);
-    const second = loaded && effect !== "cut" ? `→ ${percent(state.forward)}  ← ${percent(state.backward)}` : rate(speed);
+    const second = parts.small ? "" : loaded && effect !== "cut" ? `→ ${percent(state.forward)}  ← ${percent(state.backward)}` : rate(speed);
     if (parts.first.textContent !== first || parts.second.textContent !== second) {
       parts.first.textContent = first;
       parts.second.textContent = second;
-      const wide = Math.max(6.7 * first.length, 6.3 * second.length) + 14;
-      for (const [name, value] of Object.entries({ x: -wide / 2, y: -18, width: wide, height: 35 })) {
+      const wide = Math.max((effect ? 7.3 : 6.7) * first.length, (effect ? 7 : 6.3) * second.length) + 14;
+      const tall = second ? 35 : 20;
+      for (const [name, value] of Object.entries({ x: -wide / 2, y: -tall / 2, width: wide, height: tall })) {
         parts.plate.setAttribute(name, value);
       }
-      parts.first.setAttribute("y", "-3");
+      parts.first.setAttribute("y", second ? "-3" : "4");
       parts.second.setAttribute("y", "11");
     }
     const load = loaded ? `, carries ${percent(state.forward)} there and ${percent(state.backward)} back` : "";

@@ -1,0 +1,250 @@
+"""``geokv dashboard`` as somebody uses it: in a browser, over real runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from browser import browser, fits, quiet_page
+from cli import Geokv, Run
+from playwright.sync_api import Browser, Page, expect
+
+__all__ = ["browser"]
+
+_START_S = 60.0
+NAME = "20260101-000000-0123abcd"
+
+
+@dataclass
+class Dashboard:
+    """A running ``geokv dashboard``.
+
+    Attributes:
+        url: with the token behind its ``#``.
+        folder: of its runs.
+    """
+
+    process: subprocess.Popen[str]
+    url: str
+    folder: Path
+
+    @property
+    def base(self) -> str:
+        return self.url.partition("#")[0]
+
+    def end(self) -> str:
+        """Ctrl-C; what it says then."""
+        with self.process:
+            self.process.send_signal(signal.SIGINT)
+            _, errors = self.process.communicate(timeout=60)
+        assert self.process.returncode == 0, errors
+        return errors
+
+
+def start(geokv: Geokv, folder: Path) -> Dashboard:
+    folder.mkdir(exist_ok=True)
+    process = geokv.start("dashboard", folder, "--port", "0")
+    assert process.stdout is not None
+    said, ends = "", time.monotonic() + _START_S
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while "Ctrl-C" not in said:
+            assert selector.select(ends - time.monotonic()), f"said only {said!r}"
+            piece = os.read(process.stdout.fileno(), 65536).decode()
+            assert piece, "it ended"
+            said += piece
+    found = re.search(r"http://127\.0\.0\.1:\d+/#token=[\w-]+", said)
+    assert found, said
+    return Dashboard(process, found[0], folder)
+
+
+@pytest.fixture
+def dashboard(geokv: Geokv, tmp_path: Path) -> Iterator[Dashboard]:
+    """One without runs."""
+    one = start(geokv, tmp_path / "runs")
+    yield one
+    if one.process.poll() is None:
+        one.end()
+
+
+@pytest.fixture(scope="module")
+def shared(
+    geokv: Geokv, smoke: Run, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Dashboard]:
+    """One with a finished run, for tests that only look."""
+    one = start(geokv, tmp_path_factory.mktemp("dashboard") / "runs")
+    copy_in(smoke, one.folder, NAME)
+    yield one
+    one.end()
+
+
+def copy_in(run: Run, folder: Path, name: str) -> None:
+    """A finished run appears, all at once."""
+    apart = folder.parent / "apart"
+    shutil.copytree(run.folder, apart)
+    (folder / "smoke").mkdir(exist_ok=True)
+    apart.rename(folder / "smoke" / name)
+
+
+def test_runs_appear_and_a_finished_one_shows_its_verdict(
+    dashboard: Dashboard, browser: Browser, smoke: Run
+) -> None:
+    with quiet_page(browser) as page:
+        page.goto(dashboard.url)
+        expect(page.get_by_role("heading", name="Runs")).to_be_visible()
+        expect(page.get_by_text("No run is here yet")).to_be_visible()
+        assert "token" not in page.url
+        copy_in(smoke, dashboard.folder, NAME)
+        row = page.get_by_role("row").filter(has_text="smoke")
+        expect(row).to_contain_text("pass")
+        copy_in(smoke, dashboard.folder, "20260102-000000-0123abcd")
+        expect(page.get_by_role("row").filter(has_text="smoke")).to_have_count(2)
+        page.get_by_label("Filter by verdict").select_option("fail")
+        expect(page.get_by_text("No run fits.")).to_be_visible()
+        page.get_by_label("Filter by verdict").select_option("pass")
+        row.first.get_by_role("link").click()
+        expect(page.get_by_role("heading", name="A small run of every arm")).to_be_visible()
+        expect(page.locator(".run-verdict .badge")).to_have_text("pass")
+        judged = page.locator(".judged li")
+        expect(judged.first).to_be_visible()
+        assert judged.count() == len(smoke.summary["expectations"])
+        expect(page.locator(".topology svg")).to_contain_text("100 Gb/s")
+        table = page.locator(".strip-table")
+        for arm in ("recompute", "local hit", "remote hit"):
+            expect(table.get_by_role("row").filter(has_text=arm).locator("td").first).to_have_text(
+                "4"
+            )
+        p50 = smoke.summary["cells"][0]["arms"]["local_hit"]["ttft_p50_ms"]
+        expect(table).to_contain_text(f"{p50:.2f} ms")
+        expect(page.locator("#link-state")).to_have_text("complete")
+
+
+def test_the_report_of_a_run_opens_and_can_do_nothing(shared: Dashboard, browser: Browser) -> None:
+    with quiet_page(browser) as page:
+        page.goto(f"{shared.base}#/run/smoke~{NAME}")
+        with page.context.expect_page() as opened:
+            page.get_by_role("link", name="Report", exact=True).click()
+        report = opened.value
+        expect(report.get_by_role("heading", level=1)).to_contain_text("A small run")
+        assert report.evaluate("window.origin") == "null"
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_fit_their_window(
+    shared: Dashboard, browser: Browser, width: int, dark: bool
+) -> None:
+    with quiet_page(browser, width, dark) as page:
+        page.goto(shared.url)
+        expect(page.get_by_role("link", name="smoke")).to_be_visible()
+        assert fits(page)
+        page.goto(f"{shared.base}#/start")
+        expect(page.get_by_text("geokv-tiny").or_(page.get_by_text("smoke")).first).to_be_visible()
+        assert fits(page)
+        page.goto(f"{shared.base}#/run/smoke~{NAME}")
+        expect(page.locator(".judged li").first).to_be_visible()
+        assert fits(page)
+        # What reads itself off a canvas is drawn in the colours of its surroundings.
+        ink = page.evaluate("getComputedStyle(document.body).color")
+        assert (ink == "rgb(228, 232, 239)") == dark
+
+
+def test_the_keyboard_reaches_everything(shared: Dashboard, browser: Browser) -> None:
+    with quiet_page(browser) as page:
+        page.goto(shared.url)
+        link = page.get_by_role("link", name="smoke")
+        expect(link).to_be_visible()
+        page.keyboard.press("Tab")
+        expect(page.get_by_text("Skip to the content")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.locator("#main")).to_be_focused()
+        for _ in range(3):
+            page.keyboard.press("Tab")
+        expect(link).to_be_focused()
+        outline = link.evaluate("one => getComputedStyle(one).outlineStyle")
+        assert outline == "solid"
+        page.keyboard.press("Enter")
+        expect(page.locator(".judged li").first).to_be_visible()
+        page.get_by_role("button", name="log scale").focus()
+        page.keyboard.press("Space")
+        expect(page.get_by_role("button", name="log scale")).to_have_attribute(
+            "aria-pressed", "true"
+        )
+
+
+def test_a_tab_without_the_token_may_only_look(shared: Dashboard, browser: Browser) -> None:
+    with quiet_page(browser) as page:
+        page.goto(f"{shared.base}#/start")
+        expect(page.get_by_text("may only look")).to_be_visible()
+        page.get_by_role("radio").first.wait_for()
+        page.get_by_text("smoke", exact=True).click()
+        expect(page.get_by_role("button", name="Start")).to_be_disabled()
+
+
+def test_a_wrong_value_is_refused_before_anything_is_started(
+    shared: Dashboard, browser: Browser
+) -> None:
+    with quiet_page(browser, but="status of 409") as page:
+        page.goto(shared.url)
+        page.get_by_role("link", name="Start a run").click()
+        page.get_by_text("smoke", exact=True).click()
+        page.get_by_label("Changed values").fill("links.a-b.km=-3")
+        page.get_by_role("button", name="Start", exact=True).click()
+        expect(page.locator(".said")).to_contain_text("must be ≥ 0")
+        page.get_by_label("Changed values").fill("links.a-b.km=30")
+        page.get_by_role("button", name="Check").click()
+        expect(page.locator(".said")).to_contain_text("In order: 2 sites, 1 cells, 6 requests")
+    assert [path.name for path in shared.folder.glob("*/*")] == [NAME]
+
+
+def start_from_page(page: Page, dashboard: Dashboard, name: str, **more: str) -> None:
+    page.goto(dashboard.url)
+    page.get_by_role("link", name="Start a run").click()
+    page.get_by_text(name, exact=True).click()
+    if "set" in more:
+        page.get_by_label("Changed values").fill(more["set"])
+    if "pace" in more:
+        page.get_by_label("Pace").select_option(more["pace"])
+    page.get_by_role("button", name="Start", exact=True).click()
+    page.wait_for_url(re.compile(r"#/run/"), timeout=90_000)
+
+
+@pytest.mark.slow
+def test_a_run_is_started_from_the_page_and_watched_to_its_verdict(
+    dashboard: Dashboard, browser: Browser, vm: None
+) -> None:
+    with quiet_page(browser) as page:
+        small = "workload.requests=1\nworkload.warmup=0\nworkload.prefix_tokens=512\nvm.jobs=1"
+        start_from_page(page, dashboard, "smoke", set=small)
+        expect(page.locator(".run-verdict .badge")).to_have_text("running")
+        expect(page.locator(".strip-table")).to_contain_text("remote hit", timeout=90_000)
+        expect(page.locator(".run-verdict .badge")).to_have_text("pass", timeout=120_000)
+        expect(page.locator(".judged li").first).to_be_visible()
+        expect(page.get_by_role("link", name="Report", exact=True)).to_be_visible()
+    assert "with it" not in dashboard.end()
+
+
+@pytest.mark.slow
+def test_runs_that_were_started_from_the_page_end_with_the_dashboard(
+    dashboard: Dashboard, browser: Browser, vm: None
+) -> None:
+    with quiet_page(browser) as page:
+        start_from_page(page, dashboard, "distance_ttft")
+        (folder,) = dashboard.folder.glob("distance_ttft/*")
+        children = subprocess.run(
+            ["pgrep", "-P", str(dashboard.process.pid)], capture_output=True, text=True, timeout=10
+        ).stdout.split()
+        assert len(children) == 1
+    said = dashboard.end()
+    assert "and with it 1 run" in said
+    assert not Path(f"/proc/{children[0]}").exists()
+    assert not (folder / "summary.json").exists()
