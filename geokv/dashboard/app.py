@@ -16,6 +16,7 @@ from geokv.dashboard.catalog import Wish, catalogue, check, size_of
 from geokv.dashboard.children import Children
 from geokv.dashboard.detail import detail_of
 from geokv.dashboard.files import send_file
+from geokv.dashboard.orders import Order, send_order
 from geokv.dashboard.shelf import Head, Shelf, identity_of
 from geokv.dashboard.streams import MOST_STREAMS, EventStream, Streams
 from geokv.dashboard.tail import parse_place
@@ -189,6 +190,11 @@ def _changing(app: FastAPI, dashboard: Dashboard) -> None:
         run_dir = await run_in_threadpool(_new_folder, dashboard.shelf.root, checked.scenario)
         child = await dashboard.children.start(checked.arguments, run_dir)
         return {"id": identity_of(dashboard.shelf.root, run_dir), "pid": child.pid}
+
+    @app.post("/api/runs/{identity}/command")
+    async def command(identity: str, order: Order) -> dict[str, Any]:
+        folder = await run_in_threadpool(dashboard.folder, identity)
+        return {"id": await run_in_threadpool(send_order, folder, order)}
 
     @app.post("/api/runs/{identity}/end")
     async def end(identity: str) -> dict[str, Any]:

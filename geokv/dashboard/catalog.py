@@ -23,6 +23,8 @@ class Wish(Strict):
     """A name of the catalogue, never a path."""
     clock: Literal["virtual", "wall"] | None = None
     pace: Annotated[str, Field(pattern=r"^[0-9]{1,4}(\.[0-9]{1,3})?x$")] | None = None
+    live: bool = False
+    """Samples and commands without a pace, as on the wall clock; a pace has them anyway."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     set: Annotated[list[Annotated[str, Field(max_length=500)]], Field(max_length=50)] = Field(
         default_factory=list
@@ -117,4 +119,6 @@ def check(wish: Wish) -> Checked:
         arguments.append(f"--set={text}")
     if wish.pace is not None:
         arguments.append(f"--pace={wish.pace}")
+    if wish.live and wish.pace is None:
+        arguments.append("--live")
     return Checked(scenario, arguments)

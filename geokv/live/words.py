@@ -9,7 +9,7 @@ import yaml
 
 from geokv.errors import ConfigError
 from geokv.scenario.paths import suggest
-from geokv.scenario.timeline import AnyEvent, Event
+from geokv.scenario.timeline import Event, OurEvent
 
 _TARGETS = ("link", "site", "tenant", "to")
 """What a word without a name is, the first of these that the fault has."""
@@ -17,8 +17,8 @@ _COMMON = ("fault", "expect")
 
 
 def event_kinds() -> dict[str, type[Event]]:
-    """Kind of fault → its model."""
-    union = get_args(AnyEvent)[0]
+    """Kind of fault → its model; of our own kinds, as only those have keys that are known here."""
+    union = get_args(OurEvent)[0]
     return {get_args(one.model_fields["fault"].annotation)[0]: one for one in get_args(union)}
 
 

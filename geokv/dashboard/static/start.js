@@ -21,6 +21,7 @@ export function showStart(main, chosen, onState) {
   const list = h("div", { class: "panel choices", role: "radiogroup", "aria-label": "Scenarios", tabindex: "-1" }, loading);
   const clock = h("select", {}, h("option", { value: "" }, "as written"), h("option", {}, "virtual"), h("option", {}, "wall"));
   const pace = h("select", {}, PACES.map(([value, said]) => h("option", { value }, said)));
+  const live = h("input", { type: "checkbox" });
   const seed = h("input", { type: "number", min: "0", step: "1", placeholder: "as is", inputmode: "numeric" });
   const set = h("textarea", { rows: "4", spellcheck: "false", placeholder: "links.a-b.km=80\nworkload.requests=5" });
   const said = h("p", { class: "said", role: "status" }, "");
@@ -35,6 +36,7 @@ export function showStart(main, chosen, onState) {
       "div",
       { class: "form" },
       h("div", { class: "row" }, h("label", {}, h("span", {}, "Clock"), clock), h("label", {}, h("span", {}, "Pace"), pace), h("label", {}, h("span", {}, "Seed"), seed)),
+      h("label", { class: "check" }, live, "Live: samples, and faults by hand (a pace has both)"),
       h("label", {}, h("span", {}, "Changed values, one PATH=VALUE a line"), set),
       h("div", { class: "buttons" }, start, check),
       said,
@@ -96,6 +98,7 @@ export function showStart(main, chosen, onState) {
     const wish = { scenario: name(), set: set.value.split("\n").map((line) => line.trim()).filter(Boolean) };
     if (clock.value) wish.clock = clock.value;
     if (pace.value) wish.pace = pace.value;
+    if (live.checked) wish.live = true;
     if (seed.value) wish.seed = Number(seed.value);
     const go = event.submitter?.value === "start" || event.submitter === null;
     start.disabled = check.disabled = true;

@@ -85,7 +85,7 @@ async def test_what_another_page_loads_is_refused_and_a_link_to_here_is_followed
     assert posted.status_code == 403
 
 
-CHANGES = ("/api/check", "/api/start", "/api/runs/x/end")
+CHANGES = ("/api/check", "/api/start", "/api/runs/x/command", "/api/runs/x/end")
 
 
 @pytest.mark.parametrize("path", CHANGES)
