@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from geokv.clock import now_ns
     from geokv.coordinator.faults.fault import Evidence, Fault
     from geokv.errors import ConfigError, FaultError, GeokvError, RunError
+    from geokv.routing.policy import Arrival, RoutingPolicy, SiteLoad
 
 __version__ = "0.1.0"
 
@@ -41,6 +42,9 @@ _WHERE = {
     "EvictionPolicy": "geokv.cache.lifetime.policy",
     "Fifo": "geokv.cache.lifetime.fifo",
     "Lru": "geokv.cache.lifetime.lru",
+    "RoutingPolicy": "geokv.routing.policy",
+    "Arrival": "geokv.routing.policy",
+    "SiteLoad": "geokv.routing.policy",
     "Fault": "geokv.coordinator.faults.fault",
     "Evidence": "geokv.coordinator.faults.fault",
     "now_ns": "geokv.clock",
@@ -51,6 +55,7 @@ _WHERE = {
 }
 
 __all__ = [
+    "Arrival",
     "ConfigError",
     "EvictionPolicy",
     "Evidence",
@@ -60,9 +65,11 @@ __all__ = [
     "GeokvError",
     "Lru",
     "Picture",
+    "RoutingPolicy",
     "Run",
     "RunError",
     "Scenario",
+    "SiteLoad",
     "load_run",
     "now_ns",
     "run",

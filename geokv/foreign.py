@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 EVICTION = "geokv.eviction"
 """Entry point group of eviction policies."""
+ROUTING = "geokv.routing"
+"""Entry point group of routing policies."""
 REFERENCE = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 """``module:Class`` or ``package.module:Class``."""
 _HIDDEN = ("/run", "/proc", "/sys", "/dev")
@@ -45,6 +47,20 @@ def registered(group: str) -> list[str]:
     from importlib.metadata import entry_points
 
     return sorted(entry_points(group=group).names)
+
+
+def known_name(name: str, ours: Sequence[str], group: str) -> str:
+    """The name itself, if it is one of ours, a reference, or registered.
+
+    Raises:
+        ValueError: it is none of them; for a field's validator.
+    """
+    if name in ours or is_reference(name):
+        return name
+    names = [*ours, *registered(group)]
+    if name in names:
+        return name
+    raise ValueError(f"must be {', '.join(names)} or module:Class, got {name!r}")
 
 
 def importing() -> str:

@@ -14,8 +14,9 @@ from geokv.engine.load import model_config
 from geokv.engine.profile import GpuProfile, load_profile
 from geokv.engine.synthetic import synthetic_config
 from geokv.errors import ConfigError, EngineError
+from geokv.routing import check_routing
 from geokv.scenario import Scenario
-from geokv.scenario.code import named_faults, named_policies
+from geokv.scenario.code import named_faults, named_policies, named_routing
 from geokv.scenario.substrate import FOREIGN
 from geokv.scenario.workload import Document
 from geokv.site.sabotage import check_sabotage
@@ -73,6 +74,14 @@ def _check_policies(scenario: Scenario) -> None:
             check_policy(name)
         except ConfigError as error:
             raise ConfigError(f"{path}: {error.message}", error.hint) from error
+    routing = named_routing(scenario)
+    if routing is None:
+        return
+    sites = scenario.routing.sites or list(scenario.topology.sites)
+    try:
+        check_routing(routing, scenario.workload.asker, sites)
+    except ConfigError as error:
+        raise ConfigError(f"routing.policy: {error.message}", error.hint) from error
 
 
 def provenance_of_code(scenario: Scenario) -> list[dict[str, str]]:
@@ -85,6 +94,8 @@ def provenance_of_code(scenario: Scenario) -> list[dict[str, str]]:
     for one in (scenario, *(cell.scenario for cell in scenario.cells())):
         found.update(dict.fromkeys(named_policies(one).values(), foreign.EVICTION))
         found.update(dict.fromkeys(named_faults(one).values(), ""))
+        if routing := named_routing(one):
+            found[routing] = foreign.ROUTING
     return [foreign.provenance(group, name) for name, group in sorted(found.items())]
 
 

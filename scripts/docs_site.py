@@ -35,9 +35,9 @@ def on_files(files: Files, config: Any) -> Files:
         for match in _LINK.finditer(text):
             path = _repository_path(source, match[2])
             page = _place(path)
-            if not path.startswith("docs/") and path not in PAGES and (ROOT / path).is_file():
-                if files.get_file_from_path(page) is None:
-                    files.append(_copy(path, page, config))
+            outside = not path.startswith("docs/") and path not in PAGES
+            if outside and (ROOT / path).is_file() and files.get_file_from_path(page) is None:
+                files.append(_copy(path, page, config))
     return files
 
 

@@ -358,6 +358,7 @@ def sweepable(scenario: Scenario) -> list[str]:
         "deployment": scenario.deployment.model_dump(),
         "cache": scenario.cache.model_dump(),
         "workload": scenario.workload.model_dump(),
+        "routing": scenario.routing.model_dump(),
         "timeline": {
             event.title: event.model_dump(by_alias=True, exclude={"fault", "name", "expect"})
             for event in scenario.timeline

@@ -36,6 +36,7 @@ def _not_a_drill(scenario: Scenario) -> list[str]:
         "timeline": scenario.timeline,
         "control": scenario.control,
         "expect.drill": scenario.expect.drill,
+        "routing.policy": scenario.routing.policy != "asker",
     }
     return [f"{path}: needs workload.kind stream" for path, value in named.items() if value]
 
@@ -47,6 +48,11 @@ def _stream(scenario: Scenario, stream: Stream) -> list[str]:
         for site in named:
             if site not in sites:
                 found.append(_unknown(f"workload.{key}", "site", site, sites))
+    found += [
+        _unknown("routing.sites", "site", site, sites)
+        for site in scenario.routing.sites
+        if site not in sites
+    ]
     if scenario.clock != "virtual":
         found.append("clock: a drill is repeated to the nanosecond, which needs virtual")
     return found

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geokv import foreign
+from geokv.scenario.routing import OURS as ROUTING
 from geokv.scenario.tiers import OURS
 
 if TYPE_CHECKING:
@@ -24,6 +25,12 @@ def named_policies(scenario: Scenario) -> dict[str, str]:
         "cache.tiers.disk.policy": tiers.disk.policy,
     }
     return {path: name for path, name in named.items() if name not in OURS}
+
+
+def named_routing(scenario: Scenario) -> str | None:
+    """The routing policy, where it is not ours."""
+    policy = scenario.routing.policy
+    return None if policy in ROUTING else policy
 
 
 def named_faults(scenario: Scenario) -> dict[str, str]:

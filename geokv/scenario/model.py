@@ -19,6 +19,7 @@ from geokv.scenario.deployment import Deployment
 from geokv.scenario.energy import Energy
 from geokv.scenario.expect import Expect
 from geokv.scenario.figures import Figure
+from geokv.scenario.routing import Routing
 from geokv.scenario.sweep import Cell, SweepAxis
 from geokv.scenario.timeline import AnyEvent
 from geokv.scenario.translation import Translation
@@ -49,6 +50,8 @@ class Scenario(Strict):
     deployment: Deployment = Field(default_factory=Deployment)
     cache: CacheSettings
     workload: Workload
+    routing: Routing = Field(default_factory=Routing)
+    """Of a stream: which site serves."""
     arms: Annotated[list[Arm], Field(min_length=1)] = Field(default_factory=lambda: list(ARMS))
     sweep: list[SweepAxis] = Field(default_factory=list)
     timeline: list[AnyEvent] = Field(default_factory=list)
@@ -98,6 +101,8 @@ class Scenario(Strict):
             del data["translations"]
         if not self.code:
             del data["code"]
+        if self.routing == Routing():
+            del data["routing"]
         data["topology"] = topology_mapping(self.topology)
         return data
 

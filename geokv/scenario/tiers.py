@@ -15,10 +15,7 @@ OURS = ("lru", "fifo", "lfu", "s3fifo")
 
 
 def _known(name: str) -> str:
-    if name in OURS or foreign.is_reference(name) or name in foreign.registered(foreign.EVICTION):
-        return name
-    names = ", ".join([*OURS, *foreign.registered(foreign.EVICTION)])
-    raise ValueError(f"must be {names} or module:Class, got {name!r}")
+    return foreign.known_name(name, OURS, foreign.EVICTION)
 
 
 Policy = Annotated[str, AfterValidator(_known)]

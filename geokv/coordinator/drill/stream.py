@@ -16,6 +16,8 @@ from geokv.coordinator.drill.schedule import Due
 from geokv.coordinator.drill.stage import Stage
 from geokv.coordinator.tracing import block_tokens, prompt_blocks
 from geokv.errors import RunError
+from geokv.routing.door import Doors
+from geokv.routing.policy import Arrival
 from geokv.scenario.workload import Stream
 from geokv.site.record import RequestRecord
 from geokv.site.settings import Tenant
@@ -53,6 +55,8 @@ class StreamRunner:
         self._tenants = tenants
         self._clients = clients
         self._moments = moments
+        routing = stage.scenario.routing
+        self._doors = Doors(routing.policy, routing.sites or stage.sites)
         self._block_tokens = block_tokens(stage.scenario)
         self.setup: list[str] = []
         """What was done to sites since the last request; the next one's event takes it."""
@@ -107,15 +111,16 @@ class StreamRunner:
 
     async def _one(self, due: Due) -> None:
         stage, request_id = self._stage, f"r{due.number}"
-        if self._workload.cold == "forget" and stage.is_up(due.site):
-            await self._forget(due.site)
-            self.setup.append(f"drop {due.site}")
+        tenant, door = self._tenants[due.tenant].name, due.site
+        site = self._doors.choose(Arrival(due.number, door, tenant, tuple(due.tokens)))
+        if self._workload.cold == "forget" and stage.is_up(site):
+            await self._forget(site)
+            self.setup.append(f"drop {site}")
         deadline_s = self._workload.deadline + WAY_S
-        tenant = self._tenants[due.tenant].name
         sent_ns = now_ns()
         stage.note(
             "request",
-            due.site,
+            site,
             sent_ns,
             request_id=request_id,
             tenant=tenant,
@@ -127,32 +132,34 @@ class StreamRunner:
             prefix_tokens=self._workload.prefix_tokens,
             max_tokens=self._workload.output_tokens,
             **({"probe": due.probe} if due.probe else {}),
+            **({"door": door} if door != site else {}),
             **self._traced(due.tokens),
         )
         self._moments.count_sent()
         question = self._question(
             request_id,
             due.tenant,
-            due.site,
+            site,
             due.tokens,
             self._workload.output_tokens,
             deadline_s + _PATIENCE_S,
         )
-        reply = await self._clients[due.site].ask(question)
+        reply = await self._clients[door].ask(question)
+        self._doors.ended(door, site, reply.error is None)
         said: dict[str, Any] = {"status": "unanswered", "ttft_ns": None, "source": "none"}
         if reply.gave_up:
             waited_ns = reply.done_ns - sent_ns
-            stage.note("unanswered", due.site, request_id=request_id, waited_ns=waited_ns)
+            stage.note("unanswered", site, request_id=request_id, waited_ns=waited_ns)
         else:
-            record = await self._record(due.site, request_id)
+            record = await self._record(site, request_id)
             said = _answer(reply, record)
-            stage.note("answer", due.site, request_id=request_id, tenant=tenant, **said)
+            stage.note("answer", site, request_id=request_id, tenant=tenant, **said)
         self._moments.count_done()
         ttft_ns = said["ttft_ns"]
         stage.progress(
             "request",
             request_id=request_id,
-            site=due.site,
+            site=site,
             tenant=tenant,
             error=reply.error,
             warmup=False,

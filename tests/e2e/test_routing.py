@@ -1,0 +1,31 @@
+"""Requests that a door sends on are served over the links, and every checker still holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from geokv import Scenario, run
+
+
+@pytest.mark.timeout(300)
+def test_a_door_sends_requests_on(tmp_path: Path, vm: None) -> None:
+    scenario = (
+        Scenario("link-cut")
+        .with_(name="routed", timeline=[], control=None)
+        .with_({"expect.drill": {"answered": 1.0}, "workload.requests": 24, "vm.jobs": 1})
+        .sweep("routing.policy", ["asker", "round-robin"])
+    )
+    found = run(scenario, tmp_path / "run", progress=False)
+    assert found.verdict == "pass", found.reasons
+    asked = found.requests
+    served = asked.groupby(["cell", "site"]).size().unstack(fill_value=0)
+    assert served.loc[0].to_dict() == {"a": 0, "b": 24}
+    assert served.loc[1].to_dict() == {"a": 12, "b": 12}
+    # Site a has the prefixes, so what goes there needs no fetch, but a round trip of 0.5 ms.
+    away = asked.query("cell == 1 and site == 'a'")
+    assert set(away["fate"]) <= {"local", "recomputed"}
+    doors = found.history.query("op == 'request' and cell == 1")
+    assert (doors["door"].fillna("b") == "b").all()
+    assert doors["door"].notna().sum() == 12
