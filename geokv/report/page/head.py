@@ -80,8 +80,9 @@ def _headline(summary: dict[str, Any]) -> str:
 
 
 def _farthest(summary: dict[str, Any]) -> dict[str, Any] | None:
-    """The farthest valid cell in range that compares fetching with recomputing."""
-    if not single_axis(summary):
+    """The farthest valid cell in range that compares fetching with recomputing; none of a run
+    whose numbers cannot be used."""
+    if not single_axis(summary) or summary["verdict"] == "invalid":
         return None
     cells = [
         cell

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import networkx
+import numpy
 
 from geokv.lab.topology import Topology, ends
 from geokv.report.sheet.svg import Drawing, text_width
@@ -64,26 +66,29 @@ def _places(topology: Topology) -> tuple[dict[str, tuple[float, float]], float]:
         # The square root keeps a link of 3000 km from making all others one point.
         graph.add_edge(*ends(name), far=math.sqrt(link.km + 5.0))
     found = networkx.kamada_kawai_layout(graph, weight="far", pos=networkx.circular_layout(graph))
-    xs, ys = zip(*((float(x), float(y)) for x, y in found.values()), strict=True)
-    wide = (max(xs) - min(xs)) or 1.0
-    tall = (max(ys) - min(ys)) or 1.0
+    spots = _lying([(float(x), float(y)) for x, y in (found[site] for site in sites)])
+    wide, tall = (float(side) or 1.0 for side in spots.max(axis=0) - spots.min(axis=0))
     inner = _WIDTH - 2 * _MARGIN
-    high = min(max(inner * tall / wide, 60.0), 420.0)
-    places = {
-        site: (
-            _MARGIN + inner * (float(x) - min(xs)) / wide,
-            52.0 + high * (float(y) - min(ys)) / tall,
-        )
-        for site, (x, y) in found.items()
-    }
+    high = min(max(inner * tall / wide, 60.0), 400.0)
+    spots = (spots - spots.min(axis=0)) * (inner / wide, high / tall) + (_MARGIN, 52.0)
+    places = {site: (float(x), float(y)) for site, (x, y) in zip(sites, spots, strict=True)}
     return places, high + 116.0
+
+
+def _lying(spots: list[tuple[float, float]]) -> numpy.ndarray[tuple[int, ...], numpy.dtype[Any]]:
+    """Turned so that they spread most from left to right, the first of them on the left."""
+    centred = numpy.array(spots) - numpy.mean(spots, axis=0)
+    _, _, axes = numpy.linalg.svd(centred)
+    turned = centred @ axes.T
+    return numpy.asarray(turned * [-1.0 if side > 0 else 1.0 for side in turned[0]])
 
 
 def _site(drawing: Drawing, site: str, role: str, x: float, y: float, small: bool) -> None:
     if small:
         drawing.mark("dot", x, y, INK, site)
         return
-    drawing.disc(x, y, _SITE, "#ffffff", INK, 1.8)
+    wide = max(2 * _SITE, text_width(site, 15) + 20)
+    drawing.pill(x, y, wide, 2 * _SITE, "#ffffff", INK, 1.8)
     drawing.text(x, y + 5, site, size=15, fill=INK, anchor="middle", weight=600)
     if role:
         drawing.plate(x, y + _SITE + 16, text_width(role, 11.5) + 8, 16, "#ffffff")

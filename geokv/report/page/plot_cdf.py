@@ -13,6 +13,9 @@ from geokv.report.plot_panels import about, wrapped
 from geokv.report.style import INK, MUTED, SERIES
 
 MOST_LINES = 8
+_PANEL_INCH = 1.75
+_LEGEND_SIGNS, _HANDLE_SIGNS = 118, 7
+"""Signs of a line of the legend, and what the drawn line before a name takes of it."""
 _DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 
 
@@ -34,10 +37,17 @@ def draw(summary: dict[str, Any], panels: Sequence[Panel], title: str) -> Figure
     if not panels:
         return None
     names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
-    figure = Figure(figsize=(8.6, 3.7))
+    ncols, rows = _legend_shape(names)
+    # Title, what ran, the legend, panels with their titles, and the time axis, from the top down.
+    head = 0.76 + (0.2 * rows if len(names) > 1 else 0.0)
+    high = head + 0.4 + _PANEL_INCH + 0.56
+    figure = Figure(figsize=(8.6, high))
     grid: Any = figure.subplots(
         1, len(panels), sharey=True, squeeze=False,
-        gridspec_kw={"left": 0.075, "right": 0.985, "bottom": 0.15, "top": 0.66, "wspace": 0.1},
+        gridspec_kw={
+            "left": 0.075, "right": 0.985, "bottom": 0.56 / high,
+            "top": 1 - (head + 0.4) / high, "wspace": 0.1,
+        },
     )[0]  # fmt: skip
     handles: dict[str, Any] = {}
     for axes, panel in zip(grid, panels, strict=True):
@@ -55,14 +65,21 @@ def draw(summary: dict[str, Any], panels: Sequence[Panel], title: str) -> Figure
     grid[0].set_ylim(0, 1.02)
     grid[0].set_yticks([0, 0.25, 0.5, 0.75, 1])
     grid[0].set_ylabel("share of requests at most so long")
-    figure.text(0.075, 0.935, title, fontsize=13, fontweight="bold", va="center")
-    figure.text(0.075, 0.868, wrapped(about(summary)), fontsize=8, color=MUTED, va="center")
+    figure.text(0.075, 1 - 0.24 / high, title, fontsize=13, fontweight="bold", va="center")
+    figure.text(0.075, 1 - 0.4 / high, wrapped(about(summary)), fontsize=8, color=MUTED, va="top")
     if len(names) > 1:
         figure.legend(
-            list(handles.values()), list(handles), loc="upper left", bbox_to_anchor=(0.066, 0.835),
-            ncols=len(handles), handlelength=1.8, columnspacing=1.5, fontsize=9,
+            list(handles.values()), list(handles), loc="upper left",
+            bbox_to_anchor=(0.066, 1 - 0.7 / high), ncols=ncols, handlelength=1.8,
+            columnspacing=1.5, labelspacing=0.25, fontsize=9,
         )  # fmt: skip
     return figure
+
+
+def _legend_shape(names: Sequence[str]) -> tuple[int, int]:
+    """Columns and rows that hold names of this length."""
+    ncols = max(1, min(len(names), _LEGEND_SIGNS // (max(map(len, names)) + _HANDLE_SIGNS)))
+    return ncols, -(-len(names) // ncols)
 
 
 def _room(axes: Any) -> None:

@@ -47,9 +47,12 @@ class Drawing:
         """A box with round corners, around its middle."""
         self._add("rect", "", x=x - w / 2, y=y - h / 2, width=w, height=h, rx=4, fill=fill)
 
-    def disc(self, x: float, y: float, r: float, fill: str, stroke: str, width: float) -> None:
-        self._add("circle", "", cx=x, cy=y, r=r, fill=fill, stroke=stroke,
-                  **{"stroke-width": width})  # fmt: skip
+    def pill(
+        self, x: float, y: float, w: float, h: float, fill: str, stroke: str, width: float
+    ) -> None:
+        """A box with round ends and a border, around its middle."""
+        self._add("rect", "", x=x - w / 2, y=y - h / 2, width=w, height=h, rx=h / 2, fill=fill,
+                  stroke=stroke, **{"stroke-width": width})  # fmt: skip
 
     def mark(self, shape: str, x: float, y: float, colour: str, said: str = "") -> None:
         """``dot``, ``square``, ``diamond``, ``cross`` or ``ring``, some 7 pixels across."""
