@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,16 @@ PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
 _DRAWN = {".svg", ".png"}
 _LANGUAGES = {".py": "python", ".yaml": "yaml", ".toml": "toml"}
 _LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)\s#]+)(#[^)\s]*)?(\))")
+
+
+def on_config(config: Any) -> Any:
+    """Put pages of docs/ that the navigation does not name at the end of its guides."""
+    named = set(_named(config["nav"]))
+    guides = next(entry["Guides"] for entry in config["nav"] if "Guides" in entry)
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        if path.name not in named:
+            guides.append(path.name)
+    return config
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -54,6 +65,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return f"{match[1]}{target}{match[3] or ''}{match[4]}"
 
     return _LINK.sub(turn, markdown)
+
+
+def _named(entries: Any) -> Iterator[str]:
+    for entry in entries:
+        for inner in entry.values() if isinstance(entry, dict) else [entry]:
+            yield from [inner] if isinstance(inner, str) else _named(inner)
 
 
 def _source(page: str) -> str:
