@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from geokv import Scenario, run
+from geokv import Run, Scenario, run
 
 
 @pytest.mark.timeout(300)
@@ -17,7 +18,11 @@ def test_a_door_sends_requests_on(tmp_path: Path, vm: None) -> None:
         .with_({"expect.drill": {"answered": 1.0}, "workload.requests": 24, "vm.jobs": 1})
         .sweep("routing.policy", ["asker", "round-robin"])
     )
-    found = run(scenario, tmp_path / "run", progress=False)
+    steps: list[str] = []
+    found, beats = asyncio.run(_beside(scenario, tmp_path / "run", steps))
+    assert beats > 10
+    assert steps.count("cell") == 2
+    assert steps.count("request") == 48
     assert found.verdict == "pass", found.reasons
     asked = found.requests
     served = asked.groupby(["cell", "site"]).size().unstack(fill_value=0)
@@ -29,3 +34,23 @@ def test_a_door_sends_requests_on(tmp_path: Path, vm: None) -> None:
     doors = found.history.query("op == 'request' and cell == 1")
     assert (doors["door"].fillna("b") == "b").all()
     assert doors["door"].notna().sum() == 12
+
+
+async def _beside(scenario: Scenario, out: Path, steps: list[str]) -> tuple[Run, int]:
+    """Run it as a notebook does, whose event loop goes on meanwhile."""
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            await asyncio.sleep(0.2)
+            beats += 1
+
+    beating = asyncio.ensure_future(beat())
+    try:
+        found = await asyncio.to_thread(
+            run, scenario, out, progress=lambda step: steps.append(step["event"])
+        )
+    finally:
+        beating.cancel()
+    return found, beats
