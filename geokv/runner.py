@@ -202,6 +202,7 @@ def _manifest(scenario: Scenario, profile: GpuProfile, place: Place, parts: int)
         "parts": parts,
         "byte_scale": deployment.byte_scale,
         "seed": scenario.seed,
+        **({"seeds": scenario.seed_list} if scenario.seeds is not None else {}),
         "model": _what_ran(deployment),
         "stands_for": deployment.stands_for,
         "compute": deployment.compute,

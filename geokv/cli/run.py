@@ -21,6 +21,10 @@ def run(
     ] = None,
     clock: Annotated[str | None, typer.Option(help="virtual or wall.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(metavar="1-5", help="Run every cell with each of these seeds, or so many."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Run folder to make; default results/NAME/STAMP-HASH.")
     ] = None,
@@ -52,6 +56,8 @@ def run(
 
       geokv run distance_ttft --set links.a-b.rate=400G --set workload.requests=20
 
+      geokv run distance_ttft --seeds 1-5
+
       geokv run smoke --json --quiet | jq .verdict
 
       geokv run live --pace 1x
@@ -60,6 +66,7 @@ def run(
     from geokv.report.progress.watch import watch_run
     from geokv.runner import run_scenario
     from geokv.scenario import load_scenario
+    from geokv.scenario.seeds import parse_seeds
     from geokv.vm.pace import parse_pace
 
     overrides = list(set_ or [])
@@ -67,6 +74,8 @@ def run(
         overrides.append(f"clock={clock}")
     if seed is not None:
         overrides.append(f"seed={seed}")
+    if seeds is not None:
+        overrides.append(f"seeds={parse_seeds(seeds)}")
     loaded = load_scenario(scenario, overrides)
     factor = None if pace is None else parse_pace(pace)
     watched = factor is not None if live is None else live

@@ -93,7 +93,7 @@ def site_settings(
             incarnation=life,
             directory_site=directory.site if isinstance(directory, CentralDirectory) else None,
             model=deployment.model,
-            seed=run.seed,
+            seed=scenario.seed,
             stands_for=deployment.stands_for,
             compute=deployment.compute,
             content=deployment.content,

@@ -24,7 +24,7 @@ class Ground:
     """Moves from cell to cell; a context manager that ends everything it started.
 
     Links change live. Sites start anew when their deployment, their cache or a deadline
-    changes, the lab when the kind of a link or the byte scale does.
+    changes, the lab when the kind of a link, the byte scale or the seed does.
 
     Args:
         scenario: of the run; its secrets and keys hold in every cell.
@@ -87,12 +87,12 @@ class Ground:
 
     def _lab_for(self, cell: Cell) -> Lab:
         scale = cell.scenario.deployment.byte_scale
-        built = (scale, _fixed(cell.topology))
+        built = (scale, cell.scenario.seed, _fixed(cell.topology))
         if self._lab is None or built != self._built:
             self._fleets.close()
             self._labs.close()
             self._fleet = None
-            plan = compile_plan(cell.topology, scale, self._scenario.seed)
+            plan = compile_plan(cell.topology, scale, cell.scenario.seed)
             self._progress("lab", sites=len(plan.sites), links=len(plan.links))
             self._lab = self._labs.enter_context(Lab.build(plan))
             self._labs.enter_context(self._watch(self._lab))
@@ -105,7 +105,7 @@ class Ground:
 
     def _fleet_for(self, cell: Cell, lab: Lab) -> Fleet:
         one = cell.scenario
-        deployed = (one.deployment, one.cache, one.workload.deadline)
+        deployed = (one.seed, one.deployment, one.cache, one.workload.deadline)
         if self._fleet is not None and deployed == self._deployed:
             return self._fleet
         self._fleets.close()

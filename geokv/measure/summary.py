@@ -36,6 +36,7 @@ from geokv.measure.records import (
 )
 from geokv.measure.soundness import examine
 from geokv.measure.statistics.differences import Point
+from geokv.measure.statistics.replicates import points
 from geokv.measure.statistics.shown import notes as statistics_notes
 from geokv.measure.statistics.shown import shown_ttft, statistics
 from geokv.measure.texts import shown_answers
@@ -52,7 +53,7 @@ def summarise(run_dir: Path) -> dict[str, Any]:
         ConfigError: ``scenario.yaml`` is not a resolved scenario.
     """
     scenario = read_back(run_dir / "scenario.yaml")
-    manifest, whole = load_manifest(run_dir)
+    manifest, provenance = load_manifest(run_dir)
     if manifest.scenario_hash != scenario.hash:
         raise RunError(
             f"{run_dir}: scenario.yaml (hash {scenario.hash}) is not what ran "
@@ -70,7 +71,8 @@ def summarise(run_dir: Path) -> dict[str, Any]:
             for cell in cells
         ]
     )
-    points = [Point(result, (result,)) for result in results]
+    merged = points(results)
+    whole = [point.result for point in merged]
     views = measured_views(run_dir, cells, requests, records)
     judged = [
         *judge(scenario.expect, results),
@@ -92,15 +94,15 @@ def summarise(run_dir: Path) -> dict[str, Any]:
         "expectations": [{"name": r.name, "ok": r.ok, "said": r.said} for r in judged],
         "warnings": _warnings(scenario, results, requests),
         "notes": _notes(scenario, manifest),
-        "statistics": statistics(scenario, manifest.clock, points),
+        "statistics": statistics(scenario, manifest.clock, merged),
         "answers": shown_answers(scenario, results, by_cell),
-        "cells": [_cell(result) for result in results],
-        "crossovers": [_crossover(one, manifest.formula) for one in crossovers(results)],
-        "knees": [_knee(one) for one in knees(results)],
+        "cells": [_point(point) for point in merged],
+        "crossovers": [_crossover(one, manifest.formula) for one in crossovers(whole)],
+        "knees": [_knee(one) for one in knees(whole)],
         "figures": [figure.model_dump(mode="json") for figure in scenario.figures],
         "gaps": gaps(views, manifest.kv_bytes_per_token),
         "energy": energy_summary(run_dir, scenario, manifest, results, by_cell),
-        "provenance": whole,
+        "provenance": provenance,
     }
 
 
@@ -149,6 +151,7 @@ def _ran(scenario: Scenario, manifest: Manifest) -> dict[str, Any]:
         "clock": manifest.clock,
         "kernel": manifest.kernel,
         "seed": manifest.seed,
+        "seeds": scenario.seed_list,
         "prefixes": workload.prefixes if isinstance(workload, WorkingSet) else 1,
         "prefix_tokens": lengths.prefix_tokens,
         "question_tokens": lengths.question_tokens,
@@ -206,6 +209,25 @@ def _notes(scenario: Scenario, manifest: Manifest) -> list[str]:
     notes += statistics_notes(scenario, manifest.clock)
     notes.append("energy is a proxy: published watts times measured phases, nothing is metered")
     return notes
+
+
+def _point(point: Point) -> dict[str, Any]:
+    """A point of the sweep; with several seeds also what each came to."""
+    if len(point.by_seed) == 1:
+        return _cell(point.result)
+    return {**_cell(point.result), "by_seed": [_of_seed(one) for one in point.by_seed]}
+
+
+def _of_seed(result: CellResult) -> dict[str, Any]:
+    return {
+        "seed": result.cell.scenario.seed,
+        "cell": result.cell.index,
+        "valid": result.valid,
+        "gain": _round(result.gain, 4),
+        "ttft_p50_ms": {
+            name.replace("-", "_"): _ms(arm.p50_ns) for name, arm in result.arms.items()
+        },
+    }
 
 
 def _cell(result: CellResult) -> dict[str, Any]:

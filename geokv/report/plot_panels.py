@@ -94,7 +94,7 @@ def about(summary: dict[str, Any]) -> str:
     return (
         f"{words.prefixes(ran)} + question {ran['question_tokens']:,} tokens · "
         f"{ran['model']} stands for {ran['stands_for']} · S = {ran['byte_scale']} · "
-        f"{ran['clock']} clock · kernel {ran['kernel']} · seed {ran['seed']} · "
+        f"{ran['clock']} clock · kernel {ran['kernel']} · {words.seeds(ran)} · "
         f"n = {ran['requests']}"
     )
 

@@ -129,11 +129,22 @@ def header(summary: dict[str, Any]) -> list[str]:
     return [
         f"{ran['model']} ran, stands for {ran['stands_for']} · GPU time {ran['compute']} · "
         f"S = {scale}: {size}",
-        f"{ran['clock']} clock · kernel {ran['kernel']} · seed {ran['seed']} · "
-        f"{ran['requests']} requests per cell and arm{_apart(ran)}",
+        f"{ran['clock']} clock · kernel {ran['kernel']} · {seeds(ran)} · "
+        f"{ran['requests']} requests per {'seed, ' if len(ran['seeds']) > 1 else ''}cell and arm"
+        f"{_apart(ran)}",
         f"{document}{prefix} + question {ran['question_tokens']:,} tokens · "
         f"chunks {chunks}, {streams} streams × {in_flight} in flight",
     ]
+
+
+def seeds(ran: dict[str, Any]) -> str:
+    """``seed 1``; ``seeds 1–5``; ``seeds 1, 4, 9``."""
+    found = ran["seeds"]
+    if len(found) == 1:
+        return f"seed {found[0]}"
+    if found == list(range(found[0], found[0] + len(found))):
+        return f"seeds {found[0]}–{found[-1]}"
+    return f"seeds {', '.join(map(str, found))}"
 
 
 def _apart(ran: dict[str, Any]) -> str:

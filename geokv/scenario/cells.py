@@ -13,7 +13,8 @@ from geokv.errors import ConfigError
 from geokv.lab.topology import Topology, load_topology
 from geokv.scenario.control import Control
 from geokv.scenario.paths import short_path, with_value
-from geokv.scenario.sweep import Cell, Point, SweepAxis, label
+from geokv.scenario.seeds import AXIS
+from geokv.scenario.sweep import Cell, Point, SweepAxis, Value, label
 
 if TYPE_CHECKING:
     from geokv.scenario.model import Scenario
@@ -26,7 +27,8 @@ def topology_mapping(topology: Topology) -> dict[str, object]:
 
 
 def build_cells(scenario: Scenario) -> list[Cell]:
-    """All cells of the grid, the last axis changing fastest; one cell without axes.
+    """All cells of the grid, the last axis changing fastest and the seed slowest; one cell without
+    axes.
 
     Raises:
         ConfigError: a value its target does not take, or that contradicts another, as
@@ -40,15 +42,19 @@ def build_cells(scenario: Scenario) -> list[Cell]:
 
 def _swept(scenario: Scenario) -> list[Cell]:
     axes = scenario.sweep
-    if not axes and scenario.control is None:
+    seeds = scenario.seed_list
+    if not axes and scenario.control is None and len(seeds) == 1:
         return [_cell(0, {}, False, scenario)]
     # What is about the run as a whole has no meaning in one cell of it.
-    base = {**scenario.resolved(), "sweep": [], "figures": [], "control": None}
+    base = {**scenario.resolved(), "sweep": [], "figures": [], "control": None, "seeds": None}
     cells = []
-    for index, point in enumerate(itertools.product(*(axis.points() for axis in axes))):
-        settings = {axis.title: one.shown for axis, one in zip(axes, point, strict=True)}
+    # Another seed needs another lab and other weights, so it changes last.
+    every = itertools.product(seeds, itertools.product(*(axis.points() for axis in axes)))
+    for index, (seed, point) in enumerate(every):
+        settings: dict[str, Value] = {AXIS: seed} if len(seeds) > 1 else {}
+        settings |= {axis.title: one.shown for axis, one in zip(axes, point, strict=True)}
         try:
-            resolved = _resolve(type(scenario), base, point)
+            resolved = _resolve(type(scenario), {**base, "seed": seed}, point)
         except ConfigError as error:
             first = error.message.split("\n")[0]
             raise ConfigError(f"{_place(axes, point, first)}: {first}", error.hint) from None

@@ -12,6 +12,7 @@ from geokv.scenario.checks_drill import drill_problems
 from geokv.scenario.directory import CentralDirectory
 from geokv.scenario.figures import axes_of
 from geokv.scenario.paths import known_paths, suggest
+from geokv.scenario.seeds import seed_problems
 from geokv.scenario.sharing import sharing_problems
 from geokv.scenario.sweep import Value
 from geokv.scenario.texts import KEYS
@@ -61,7 +62,7 @@ def problems(scenario: Scenario) -> list[str]:
         *sharing_problems(scenario),
     ]
     found += [*_arms(scenario), *_sweep(scenario), *_figures(scenario)]
-    found += [*_energy(scenario), *drill_problems(scenario)]
+    found += [*seed_problems(scenario), *_energy(scenario), *drill_problems(scenario)]
     if not found:
         try:
             scenario.cells()

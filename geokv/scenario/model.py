@@ -20,6 +20,7 @@ from geokv.scenario.energy import Energy
 from geokv.scenario.expect import Expect
 from geokv.scenario.figures import Figure
 from geokv.scenario.routing import Routing
+from geokv.scenario.seeds import Seed, Seeds, listed
 from geokv.scenario.sweep import Cell, SweepAxis
 from geokv.scenario.timeline import AnyEvent
 from geokv.scenario.translation import Translation
@@ -46,7 +47,9 @@ class Scenario(Strict):
     """One sentence: what the run answers."""
     topology: Topology
     clock: Literal["virtual", "wall"] = "virtual"
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    seed: Seed = 1
+    seeds: Seeds | None = None
+    """Every point of the sweep is run with each of them: a list, or so many from ``seed`` on."""
     deployment: Deployment = Field(default_factory=Deployment)
     cache: CacheSettings
     workload: Workload
@@ -79,7 +82,7 @@ class Scenario(Strict):
     @property
     def seed_list(self) -> list[int]:
         """The seeds that every point of the sweep is run with."""
-        return [self.seed]
+        return listed(self.seeds, self.seed)
 
     def cells(self) -> list[Cell]:
         """Every point of the sweep, in the order they are run and reported; of a drill with a

@@ -84,6 +84,7 @@ def _ran(scenario: Scenario, manifest: Manifest) -> dict[str, Any]:
         "clock": manifest.clock,
         "kernel": manifest.kernel,
         "seed": manifest.seed,
+        "seeds": scenario.seed_list,
         "tenants": stream.tenants,
         "prefixes": stream.prefixes,
         "prefix_tokens": stream.prefix_tokens,
