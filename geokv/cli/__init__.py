@@ -17,6 +17,7 @@ from geokv.cli import (
     check,
     check_history,
     clean,
+    compare,
     dashboard,
     doctor,
     drill,
@@ -47,6 +48,7 @@ app.command("run")(run.run)
 app.command("drill")(drill.drill)
 app.command("serve")(serve.serve)
 app.command("table")(table.table)
+app.command("compare")(compare.compare)
 app.command("dashboard")(dashboard.dashboard)
 app.command("report")(report.report)
 app.command("check")(check.check)

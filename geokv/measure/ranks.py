@@ -52,6 +52,15 @@ def mann_whitney(first: Sequence[float], second: Sequence[float]) -> RankTest:
     return RankTest(u, float(found.pvalue), 2 * u / (n * m) - 1)
 
 
+def wholly_apart(p: float | None, n: int, m: int) -> bool:
+    """Whether all of one sample lie above all of the other, so that p is as small as it can be.
+
+    Where p is still not small enough for what it is one of many of, that is for want of samples
+    and no sign that there is no difference.
+    """
+    return p is not None and p <= least_p(n, m) * (1 + 1e-9)
+
+
 def least_p(n: int, m: int) -> float:
     """The smallest p that so many samples can show, all of one above all of the other."""
     return min(1.0, 2 / math.comb(n + m, n))

@@ -8,16 +8,15 @@ percent, points and joules to 3. Equal runs therefore give equal text.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 from geokv.errors import RunError
 from geokv.measure.arm import ArmResult
-from geokv.measure.cell import CellResult, reduce_cell, with_changes
+from geokv.measure.cell import CellResult
 from geokv.measure.controls import ControlResult
 from geokv.measure.crossover import Crossover, crossovers, formula_bps
-from geokv.measure.energy import Joules, constants
+from geokv.measure.energy import Joules
 from geokv.measure.energy.promises import judge_energy
 from geokv.measure.energy.summary import energy_summary
 from geokv.measure.expect import judge
@@ -26,22 +25,18 @@ from geokv.measure.gaps import gaps, measured_views
 from geokv.measure.hits import Hits
 from geokv.measure.knee import Knee, knees
 from geokv.measure.records import (
-    CellRecord,
     Formula,
     Manifest,
     Request,
-    load_cells,
-    load_manifest,
-    load_requests,
 )
+from geokv.measure.reduced import reduce_run
 from geokv.measure.soundness import examine
 from geokv.measure.statistics.differences import Point
-from geokv.measure.statistics.replicates import points
 from geokv.measure.statistics.shown import notes as statistics_notes
 from geokv.measure.statistics.shown import shown_ttft, statistics
 from geokv.measure.texts import shown_answers
 from geokv.measure.verdict import decide
-from geokv.scenario import Cell, Scenario, read_back
+from geokv.scenario import Scenario
 from geokv.scenario.workload import Document, WorkingSet
 
 
@@ -52,31 +47,13 @@ def summarise(run_dir: Path) -> dict[str, Any]:
         RunError: records that are missing, broken or of another scenario.
         ConfigError: ``scenario.yaml`` is not a resolved scenario.
     """
-    scenario = read_back(run_dir / "scenario.yaml")
-    manifest, provenance = load_manifest(run_dir)
-    if manifest.scenario_hash != scenario.hash:
-        raise RunError(
-            f"{run_dir}: scenario.yaml (hash {scenario.hash}) is not what ran "
-            f"({manifest.scenario_hash})",
-            "restore the file or run again; a finished run's settings are not to be edited",
-        )
-    requests, records = load_requests(run_dir), load_cells(run_dir)
-    numbers = constants(scenario.energy, manifest.profile)
-    cells = scenario.cells()
-    by_cell = _sorted_requests(requests, cells, scenario)
-    by_index = _matched_records(records, cells)
-    results = with_changes(
-        [
-            reduce_cell(cell, by_index.get(cell.index), by_cell[cell.index], numbers)
-            for cell in cells
-        ]
-    )
-    merged = points(results)
-    whole = [point.result for point in merged]
-    views = measured_views(run_dir, cells, requests, records)
+    run = reduce_run(run_dir)
+    scenario, manifest, results = run.scenario, run.manifest, run.results
+    whole = [point.result for point in run.points]
+    views = measured_views(run_dir, scenario.cells(), run.requests, run.records)
     judged = [
         *judge(scenario.expect, results),
-        *judge_energy(scenario.expect.energy, results, by_cell, numbers),
+        *judge_energy(scenario.expect.energy, results, run.by_cell, run.numbers),
         *examine(results),
     ]
     verdict = decide(judged, results)
@@ -92,49 +69,18 @@ def summarise(run_dir: Path) -> dict[str, Any]:
         },
         "ran": _ran(scenario, manifest),
         "expectations": [{"name": r.name, "ok": r.ok, "said": r.said} for r in judged],
-        "warnings": _warnings(scenario, results, requests),
+        "warnings": _warnings(scenario, results, run.requests),
         "notes": _notes(scenario, manifest),
-        "statistics": statistics(scenario, manifest.clock, merged),
-        "answers": shown_answers(scenario, results, by_cell),
-        "cells": [_point(point) for point in merged],
+        "statistics": statistics(scenario, manifest.clock, run.points),
+        "answers": shown_answers(scenario, results, run.by_cell),
+        "cells": [_point(point) for point in run.points],
         "crossovers": [_crossover(one, manifest.formula) for one in crossovers(whole)],
         "knees": [_knee(one) for one in knees(whole)],
         "figures": [figure.model_dump(mode="json") for figure in scenario.figures],
         "gaps": gaps(views, manifest.kv_bytes_per_token),
-        "energy": energy_summary(run_dir, scenario, manifest, results, by_cell),
-        "provenance": provenance,
+        "energy": energy_summary(run_dir, scenario, manifest, results, run.by_cell),
+        "provenance": run.provenance,
     }
-
-
-def _sorted_requests(
-    requests: list[Request], cells: list[Cell], scenario: Scenario
-) -> dict[int, list[Request]]:
-    by_cell: dict[int, list[Request]] = defaultdict(list)
-    seen: set[tuple[int, str, bool, int]] = set()
-    for row in requests:
-        place = f"requests.jsonl: {row.request_id}"
-        if not 0 <= row.cell < len(cells):
-            raise RunError(f"{place}: cell {row.cell} is none of the scenario's {len(cells)}")
-        by_cell[row.cell].append(row)
-        if row.arm == "prepare":
-            continue
-        if row.arm not in scenario.arms:
-            raise RunError(f"{place}: arm {row.arm} is not one of the scenario's")
-        key = (row.cell, row.arm, row.warmup, row.repeat)
-        if key in seen:
-            raise RunError(f"{place}: {row.arm} repeat {row.repeat} is recorded twice")
-        seen.add(key)
-    return by_cell
-
-
-def _matched_records(records: list[CellRecord], cells: list[Cell]) -> dict[int, CellRecord]:
-    for record in records:
-        known = 0 <= record.cell < len(cells)
-        if not known or record.settings != cells[record.cell].settings:
-            raise RunError(
-                f"cells.jsonl: cell {record.cell} with {record.settings} is not the scenario's"
-            )
-    return {record.cell: record for record in records}
 
 
 def _ran(scenario: Scenario, manifest: Manifest) -> dict[str, Any]:

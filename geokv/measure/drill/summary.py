@@ -16,11 +16,12 @@ from geokv.measure.drill.stop import Stop, stops
 from geokv.measure.drill.verdict import decide_drill, word_of
 from geokv.measure.gaps import drill_views, gaps
 from geokv.measure.percentile import percentile
-from geokv.measure.records import Manifest, load_manifest
+from geokv.measure.records import Manifest
+from geokv.measure.reduced import load_setup
 from geokv.measure.statistics.carried import tail
 from geokv.measure.statistics.shown import declared
 from geokv.measure.statistics.shown import notes as statistics_notes
-from geokv.scenario import Scenario, read_back
+from geokv.scenario import Scenario
 from geokv.scenario.workload import Stream
 
 _SHOWN = 8
@@ -36,14 +37,7 @@ def summarise_drill(run_dir: Path) -> dict[str, Any]:
         RunError: no history, a broken one, or one of another scenario.
         ConfigError: ``scenario.yaml`` is not a resolved scenario.
     """
-    scenario = read_back(run_dir / "scenario.yaml")
-    manifest, whole = load_manifest(run_dir)
-    if manifest.scenario_hash != scenario.hash:
-        raise RunError(
-            f"{run_dir}: scenario.yaml (hash {scenario.hash}) is not what ran "
-            f"({manifest.scenario_hash})",
-            "restore the file or run again; a finished run's settings are not to be edited",
-        )
+    scenario, manifest, whole = load_setup(run_dir)
     histories = {history.cell: history for history in load_histories(run_dir)}
     cells = [reduce_drill_cell(cell, histories.get(cell.index)) for cell in scenario.cells()]
     verdict, judged = decide_drill(cells)

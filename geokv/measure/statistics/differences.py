@@ -18,7 +18,7 @@ from typing import Literal
 from geokv.measure.arm import ArmResult
 from geokv.measure.cell import CellResult
 from geokv.measure.lines import lines_along
-from geokv.measure.ranks import least_p, mann_whitney
+from geokv.measure.ranks import least_p, mann_whitney, wholly_apart
 from geokv.scenario.sweep import Cell
 
 ALPHA = 0.05
@@ -64,7 +64,11 @@ class Difference:
     def outcome(self) -> Outcome:
         if self.adjusted is None:
             return "too few"
-        return "differs" if self.adjusted < ALPHA else "no significant difference"
+        if self.adjusted < ALPHA:
+            return "differs"
+        # With seeds least_p is 0, and nothing is ever as far apart as can be.
+        few = self.least_p > 0 and wholly_apart(self.p, *self.samples)
+        return "too few" if few else "no significant difference"
 
 
 def differences(points: Sequence[Point]) -> list[Difference]:

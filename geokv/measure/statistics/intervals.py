@@ -95,11 +95,13 @@ def resampled(
     statistic: Callable[..., Any],
     stream: Stream,
     method: str,
+    paired: bool = False,
 ) -> tuple[float, float]:
     """Ends of the bootstrap interval at ``CONFIDENCE``.
 
     Args:
         data: one or several samples, each drawn anew by itself.
+        paired: all are drawn together, their i-th samples being of one thing.
         statistic: takes as many arrays and ``axis``.
     """
     from scipy import stats
@@ -110,6 +112,7 @@ def resampled(
         n_resamples=RESAMPLES,
         batch=max(1, _AT_ONCE // max(len(one) for one in data)),
         vectorized=True,
+        paired=paired,
         confidence_level=CONFIDENCE,
         method=method,
         rng=stream.numbers(),

@@ -61,7 +61,7 @@ def carried_said(n: int, least: int, least_for_interval: int) -> str:
 
 def differences_said(found: Sequence[Difference], per_seed: bool) -> list[str]:
     """A sentence per arm and axis, and per pair of arms."""
-    few = [one for one in found if one.outcome == "too few"]
+    few = [one for one in found if one.adjusted is None]
     if found and len(few) == len(found):
         return [f"no TTFT is compared with another: {_too_few(few[0], per_seed)}"]
     groups: dict[tuple[str, ...], list[Difference]] = defaultdict(list)
@@ -73,26 +73,36 @@ def differences_said(found: Sequence[Difference], per_seed: bool) -> list[str]:
 def _group(axis: str, arms: tuple[str, ...], found: list[Difference], per_seed: bool) -> str:
     names = [arm.replace("-", " ") for arm in arms]
     what = f"{names[0]} along {axis}" if axis else f"{names[0]} against {names[1]}"
-    few = [one for one in found if one.outcome == "too few"]
-    if len(few) == len(found):
-        return f"{what}: not compared, {_too_few(few[0], per_seed)}"
     tested = [one for one in found if one.adjusted is not None]
-    same = [one for one in tested if one.outcome != "differs"]
+    if not tested:
+        return f"{what}: not compared, {_too_few(found[0], per_seed)}"
     pairs = "pairs of neighbours" if axis else "cells"
-    if not same:
-        return f"{what}: TTFT differs in all {len(tested)} {pairs}"
-    if len(same) == len(tested) and len(same) > 1:
+    if len(tested) == 1:
+        pairs = "pair of neighbours" if axis else "cell"
+    differ = [one for one in tested if one.outcome == "differs"]
+    same = [one for one in tested if one.outcome == "no significant difference"]
+    apart = [one for one in tested if one.outcome == "too few"]
+    if len(differ) == len(tested):
+        every = f"all {len(tested)}" if len(tested) > 1 else "the one"
+        return f"{what}: TTFT differs in {every} {pairs}"
+    parts = []
+    if same:
+        many = len(same) == len(tested) and len(same) > 1
+        count = f"any of {len(same)}" if many else f"{len(same)} of {len(tested)}"
         least = min(one.adjusted or 0.0 for one in same)
-        return (
-            f"{what}: no significant difference of TTFT in any of {len(same)} {pairs} "
-            f"(p = {least:.2g} or more)"
+        which = f" (p = {least:.2g} or more)" if many else f": {_listed(same)}"
+        parts.append(f"no significant difference of TTFT in {count} {pairs}{which}")
+    if apart:
+        parts.append(
+            f"{len(apart)} of {len(tested)} {pairs} lie wholly apart, of which so few requests "
+            f"cannot make sure among so many comparisons: {_listed(apart)}"
         )
-    named = "; ".join(_pair(one) for one in same[:_NAMED])
-    more = f"; and {len(same) - _NAMED} more" if len(same) > _NAMED else ""
-    return (
-        f"{what}: no significant difference of TTFT in {len(same)} of {len(tested)} {pairs}: "
-        f"{named}{more}"
-    )
+    return f"{what}: {'; '.join(parts)}"
+
+
+def _listed(found: Sequence[Difference]) -> str:
+    more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return "; ".join(_pair(one) for one in found[:_NAMED]) + more
 
 
 def _too_few(one: Difference, per_seed: bool) -> str:

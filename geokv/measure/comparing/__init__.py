@@ -1,0 +1,1 @@
+"""One run against another: the same cells, the same arms, how much they differ and how surely."""

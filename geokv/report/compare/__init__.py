@@ -1,0 +1,1 @@
+"""Runs beside each other: refuse what cannot be compared, and show the rest."""

@@ -1,0 +1,229 @@
+"""Runs beside each other: paired by cell and arm, refused when set up otherwise, shown alike."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import io
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from handwritten import MS, SCENARIO, Run
+from handwritten_drill import Drill
+
+from geokv.errors import ConfigError, RunError
+from geokv.measure.comparing.pairs import Pair
+from geokv.report.compare.comparison import compare_runs
+from geokv.report.compare.console import print_comparison
+from geokv.report.compare.html import comparison_html
+from geokv.report.compare.rows import to_csv
+from geokv.report.console import table_console
+from geokv.report.history import merge_history
+
+
+def written(
+    folder: Path,
+    requests: int = 8,
+    factors: dict[tuple[int, str], float] | None = None,
+    **changes: Any,
+) -> Path:
+    """A run whose requests each take up to 0.3 ms more, drawn by the folder's name, and ``factors``
+    times as long in some (cell, arm)."""
+    workload = {**SCENARIO["workload"], "requests": requests}
+    run = Run({**copy.deepcopy(SCENARIO), "workload": workload, **changes})
+    draw = random.Random(folder.name)
+    for row in run.requests:
+        factor = (factors or {}).get((row["cell"], row["arm"]), 1.0)
+        more_ns = round(draw.random() * 0.3 * MS + row["ttft_ns"] * (factor - 1))
+        for name in ("ttft_ns", "first_ns", "done_ns"):
+            row[name] += more_ns
+        row["spans"]["prefill_ns"] += more_ns
+    return run.write(folder)
+
+
+def pair(pairs: list[Pair], label: str, arm: str) -> Pair:
+    (one,) = [one for one in pairs if (one.label, one.arm) == (label, arm)]
+    return one
+
+
+def test_what_differs_is_named_with_its_ratio_and_what_does_not_is_called_that(
+    tmp_path: Path,
+) -> None:
+    slow = {(2, "remote-hit"): 1.2, (0, "recompute"): 0.5}
+    folders = [written(tmp_path / "before"), written(tmp_path / "after", factors=slow)]
+    (against,) = compare_runs(folders).others
+    one = pair(against.pairs, "a-b 100 km", "remote hit")
+    assert one.outcome == "slower"
+    assert one.ratio == pytest.approx(1.2, abs=0.005)
+    assert one.low is not None and one.high is not None
+    assert one.low <= 1.2 + 0.002 and one.high >= 1.2 - 0.002
+    assert (one.unit, one.samples) == ("pairs", (8, 8))
+    assert pair(against.pairs, "a-b 0 km", "recompute").outcome == "faster"
+    assert against.counts == {"slower": 1, "faster": 1, "no significant difference": 10}
+    assert "1 slower, 1 faster, 10 with no significant difference" in against.said
+    assert "most of all recompute at a-b 0 km: 0.49" in against.said
+
+
+def test_a_run_is_as_fast_as_itself(tmp_path: Path) -> None:
+    one = written(tmp_path / "same")
+    two = written(tmp_path / "other" / "same")
+    (against,) = compare_runs([one, two]).others
+    assert {(pair.ratio, pair.low, pair.high, pair.p) for pair in against.pairs} == {(1, 1, 1, 1)}
+    assert against.counts == {"no significant difference": 12}
+    assert against.said.startswith("no significant difference of any median TTFT")
+
+
+def test_different_setups_are_refused_with_the_first_difference_and_both_values(
+    tmp_path: Path,
+) -> None:
+    base = written(tmp_path / "base")
+    cache = {**SCENARIO["cache"], "substrate": {"streams": 8}}
+    other = written(tmp_path / "streams", cache=cache)
+    with pytest.raises(ConfigError) as caught:
+        compare_runs([base, other])
+    assert "different set-ups: cache.substrate.streams: 4 and 8" in caught.value.message
+    assert "--force" in (caught.value.hint or "")
+    farther = copy.deepcopy(SCENARIO["topology"])
+    farther["links"]["a-b"]["km"] = 60
+    with pytest.raises(ConfigError, match=r"links\.a-b\.km: 50\.0 and 60\.0"):
+        compare_runs([base, written(tmp_path / "km", topology=farther)])
+    with pytest.raises(ConfigError, match=r"seeds: \[1\] and \[2\] \(and"):
+        compare_runs([base, written(tmp_path / "more", requests=9, seed=2)])
+    forced = compare_runs([base, other], force=True)
+    assert forced.forced and [one.path for one in forced.others[0].setup] == [
+        "cache.substrate.streams"
+    ]
+    assert "compared by force" in shown(forced)
+    assert {row["forced"] for row in csv.DictReader(io.StringIO(to_csv(forced)))} == {"yes"}
+    assert "forced" in comparison_html(forced)
+
+
+def test_what_is_only_said_or_promised_is_no_setup(tmp_path: Path) -> None:
+    base = written(tmp_path / "base")
+    other = written(tmp_path / "other", title="Another title", expect={"remote_used": True})
+    manifest = other / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"geokv": "0.1.0"', '"geokv": "0.2.0"'))
+    comparison = compare_runs([base, other])
+    assert not comparison.forced
+    assert "version of geokv: 0.1.0 and 0.2.0" in shown(comparison)
+
+
+def test_other_seeds_share_no_questions(tmp_path: Path) -> None:
+    base, other = written(tmp_path / "one"), written(tmp_path / "two", seed=2)
+    (against,) = compare_runs([base, other], force=True).others
+    assert {(one.unit, one.samples) for one in against.pairs} == {("requests", (8, 8))}
+    # Of five no test of ranks is sure among so many, however far apart they lie.
+    few = {(cell, "local-hit"): 2.0 for cell in (0,)}
+    base = written(tmp_path / "base5", 5)
+    other = written(tmp_path / "other5", 5, few, seed=2)
+    (against,) = compare_runs([base, other], force=True).others
+    assert pair(against.pairs, "a-b 0 km", "local hit").outcome == "too few"
+    assert pair(against.pairs, "a-b 50 km", "local hit").outcome == "no significant difference"
+
+
+def test_two_requests_say_nothing(tmp_path: Path) -> None:
+    base, other = written(tmp_path / "a", 2), written(tmp_path / "b", 2, {(0, "recompute"): 3})
+    (against,) = compare_runs([base, other]).others
+    assert against.counts == {"too few": 12}
+    assert against.said.startswith("nothing can be said")
+    assert all(one.low is None for one in against.pairs)
+
+
+def test_seeds_are_paired(tmp_path: Path) -> None:
+    slow = {(cell, "remote-hit"): 1.05 for cell in (0, 4, 8)}
+    base = written(tmp_path / "a", 2, seeds=3)
+    (against,) = compare_runs([base, written(tmp_path / "b", 2, slow, seeds=[1, 2, 3])]).others
+    one = pair(against.pairs, "a-b 0 km", "remote hit")
+    assert (one.unit, one.samples, one.outcome) == ("seeds", (3, 3), "slower")
+    assert one.low is not None and one.high is not None
+    assert one.low < 1.05 < one.high and one.high - one.low < 0.02
+
+
+def test_void_and_missing_are_no_numbers(tmp_path: Path) -> None:
+    base = written(tmp_path / "base")
+    workload = {**SCENARIO["workload"], "requests": 8}
+    run = Run({**SCENARIO, "workload": workload})
+    run.cells[1]["links"][0].update(ok=False, problems=["too slow"])
+    run.requests = [row for row in run.requests if (row["cell"], row["arm"]) != (0, "local-hit")]
+    (against,) = compare_runs([base, run.write(tmp_path / "other")]).others
+    one = pair(against.pairs, "a-b 50 km", "recompute")
+    assert (one.outcome, one.ratio) == ("void", None) and "too slow" in one.why
+    gone = pair(against.pairs, "a-b 0 km", "local hit")
+    assert (gone.outcome, gone.ratio) == ("missing", None)
+    assert str(tmp_path / "other") in gone.why
+
+
+def test_drills_are_compared_without_their_control(tmp_path: Path) -> None:
+    folders = []
+    for name in ("a", "b"):
+        drill = Drill()
+        for row in drill.of("answer"):
+            if name == "b" and row.get("ttft_ns"):
+                row["ttft_ns"] = row["ttft_ns"] * 11 // 10
+        folders.append(drill.write(tmp_path / name))
+        merge_history(folders[-1])
+    (against,) = compare_runs(folders).others
+    (one,) = against.pairs
+    assert (one.arm, one.outcome, one.unit) == ("answered", "slower", "pairs")
+    assert one.ratio == pytest.approx(1.1, abs=0.001)
+    with pytest.raises(ConfigError, match="different set-ups"):
+        compare_runs([folders[0], written(tmp_path / "run")])
+
+
+def test_every_form_shows_the_same(tmp_path: Path) -> None:
+    slow = {(2, "remote-hit"): 1.2}
+    names = ("base", "slow", "same")
+    folders = [written(tmp_path / name, factors=slow if name == "slow" else None) for name in names]
+    comparison = compare_runs(folders)
+    printed = shown(comparison)
+    assert "run 2 against the base" in printed and "slower" in printed
+    rows = list(csv.DictReader(io.StringIO(to_csv(comparison))))
+    assert len(rows) == 24
+    (row,) = [row for row in rows if row["outcome"] == "slower"]
+    assert (row["cell"], row["arm"], row["run"]) == ("a-b 100 km", "remote hit", str(folders[1]))
+    assert float(row["ratio_low"]) <= float(row["ratio"]) <= float(row["ratio_high"])
+    page = comparison_html(comparison)
+    assert page.count("<svg") == 2 and "src=" not in page and "<script" not in page
+    assert "slower" in page and "Nothing differs" in page
+    assert comparison_html(compare_runs(folders)) == page, "equal runs give equal bytes"
+
+
+@pytest.mark.parametrize("folders", [["base"], ["base", "base"]])
+def test_one_run_is_no_comparison(tmp_path: Path, folders: list[str]) -> None:
+    written(tmp_path / "base")
+    with pytest.raises(ConfigError, match="compare"):
+        compare_runs([tmp_path / name for name in folders])
+
+
+def test_what_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no such run folder"):
+        compare_runs([written(tmp_path / "base"), tmp_path / "nothing"])
+
+
+def test_the_command(tmp_path: Path) -> None:
+    base, other = written(tmp_path / "base"), written(tmp_path / "other")
+    page, table = tmp_path / "out.html", tmp_path / "out.csv"
+    done = geokv("compare", base, other, "--html", page, "--csv", table)
+    assert done.returncode == 0, done.stderr
+    assert "no significant difference of any median TTFT" in done.stdout
+    assert page.read_text().startswith("<!doctype html>")
+    assert len(table.read_text().splitlines()) == 13
+    refused = geokv("compare", base, written(tmp_path / "third", requests=9))
+    assert refused.returncode == 2
+    assert "workload.requests: 8 and 9" in refused.stderr.replace("\n", " ")
+
+
+def geokv(*words: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "geokv", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def shown(comparison: Any) -> str:
+    console = table_console()
+    with console.capture() as captured:
+        print_comparison(comparison, console)
+    return captured.get()
