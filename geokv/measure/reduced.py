@@ -44,6 +44,14 @@ class ReducedRun:
     results: list[CellResult]
     points: list[Point]
 
+    @property
+    def by_point(self) -> dict[int, list[Request]]:
+        """Number of a point's first cell → the requests of all its seeds."""
+        return {
+            point.cell.index: [row for one in point.by_seed for row in self.by_cell[one.cell.index]]
+            for point in self.points
+        }
+
 
 def reduce_run(run_dir: Path) -> ReducedRun:
     """Read the raw records of a run folder and reduce them.

@@ -78,7 +78,7 @@ def summarise(run_dir: Path) -> dict[str, Any]:
         "knees": [_knee(one) for one in knees(whole)],
         "figures": [figure.model_dump(mode="json") for figure in scenario.figures],
         "gaps": gaps(views, manifest.kv_bytes_per_token),
-        "energy": energy_summary(run_dir, scenario, manifest, results, run.by_cell),
+        "energy": energy_summary(run_dir, scenario, manifest, whole, run.by_cell, run.by_point),
         "provenance": run.provenance,
     }
 

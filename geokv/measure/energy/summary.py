@@ -76,14 +76,18 @@ def energy_summary(
     manifest: Manifest,
     results: Sequence[CellResult],
     by_cell: Mapping[int, list[Request]],
+    by_point: Mapping[int, list[Request]],
 ) -> dict[str, Any]:
     """Everything a run says about energy.
+
+    Args:
+        results: a point of the sweep each; ``by_point`` has its requests, of all its seeds.
 
     Raises:
         RunError: watts in the manifest that are none, or a meter's records that are broken.
     """
     numbers = constants(scenario.energy, manifest.profile)
-    arms = [cell_phases(result, by_cell.get(result.cell.index, [])) for result in results]
+    arms = [cell_phases(result, by_point.get(result.cell.index, [])) for result in results]
     return {
         "kind": "proxy",
         **metered(run_dir, scenario, manifest, by_cell, numbers),

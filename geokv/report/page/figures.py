@@ -52,10 +52,12 @@ def _spread(summary: dict[str, Any], run_dir: Path) -> list[Figure]:
     """One panel per arm; of many cells in range those spread evenly over the sweep."""
     cells = [cell for cell in summary["cells"] if cell["valid"] and not cell["out_of_range"]]
     chosen = evenly(cells, plot_cdf.MOST_LINES)
+    # With several seeds a row of the table stands for a cell of each.
+    place = {one["cell"]: cell["cell"] for cell in cells for one in cell.get("by_seed", [cell])}
     times: dict[tuple[int, str], list[float]] = {}
     for row in load_requests(run_dir):
         if row.timed and not row.warmup and row.ttft_ns is not None:
-            times.setdefault((row.cell, row.arm), []).append(row.ttft_ns / 1e6)
+            times.setdefault((place.get(row.cell, row.cell), row.arm), []).append(row.ttft_ns / 1e6)
     plain = single_axis(summary)
     panels = [
         plot_cdf.Panel(
