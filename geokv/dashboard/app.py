@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Header, HTTPException, Request
+from fastapi import FastAPI, Header, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
@@ -145,11 +145,15 @@ def _reading(app: FastAPI, dashboard: Dashboard) -> None:
 
     @app.get("/api/runs/{identity}/stream")
     async def run_stream(
-        identity: str, last_event_id: Annotated[str, Header(max_length=64)] = ""
+        identity: str,
+        last_event_id: Annotated[str, Header(max_length=64)] = "",
+        last: Annotated[str, Query(max_length=64)] = "",
     ) -> Response:
+        """``last`` is for a page that had closed its stream: only a browser's own attempts to
+        connect again have the header."""
         room()
         await run_in_threadpool(dashboard.folder, identity)
-        return EventStream(streams.of_run(identity, parse_place(last_event_id)))
+        return EventStream(streams.of_run(identity, parse_place(last_event_id or last)))
 
     @app.get("/runs/{identity}/{path:path}")
     async def file(identity: str, path: str) -> Response:

@@ -14,6 +14,7 @@ from geokv.drills.find import shipped_drills
 from geokv.errors import ConfigError, GeokvError
 from geokv.lab.profiles import data_folders
 from geokv.scenario import Scenario, load_scenario
+from geokv.vm.pace import check_pace, parse_pace
 
 
 class Wish(Strict):
@@ -22,7 +23,7 @@ class Wish(Strict):
     scenario: Annotated[str, Field(max_length=64)]
     """A name of the catalogue, never a path."""
     clock: Literal["virtual", "wall"] | None = None
-    pace: Annotated[str, Field(pattern=r"^[0-9]{1,4}(\.[0-9]{1,3})?x$")] | None = None
+    pace: Annotated[str, Field(max_length=16)] | None = None
     live: bool = False
     """Samples and commands without a pace, as on the wall clock; a pace has them anyway."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
@@ -114,6 +115,8 @@ def check(wish: Wish) -> Checked:
         raise ConfigError(f"no scenario {wish.scenario!r}", "choose one of the list")
     overrides = wish.overrides()
     scenario = load_scenario(wish.scenario, overrides)
+    if wish.pace is not None:
+        check_pace(parse_pace(wish.pace), scenario.clock)
     arguments = [wish.scenario]
     for text in overrides:
         arguments.append(f"--set={text}")

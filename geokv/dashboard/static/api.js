@@ -46,31 +46,56 @@ export const post = async (path, body = {}) =>
 /**
  * Follow a stream. The browser connects again by itself and says how far it has come.
  *
+ * While the page is out of sight its connection is closed: a browser has six for a server, and a
+ * dozen tabs of runs would leave none for anything else. It goes on where it was.
+ *
  * takers: event name → what takes its data. `end` ends it. Returns what closes it.
  */
 export function listen(path, takers, onState) {
-  const source = new EventSource(path);
+  let source = null;
+  let last = "";
   let over = false;
-  source.addEventListener("open", () => onState("open"));
-  source.addEventListener("error", () => {
-    if (over) return;
-    onState("lost");
-    // Refused (404, 503): the browser gives up, a reader of a page does not.
-    if (source.readyState === EventSource.CLOSED) takers.refused?.();
-  });
-  for (const [name, take] of Object.entries(takers)) {
-    if (name === "refused") continue;
-    source.addEventListener(name, (event) => {
-      if (name === "end") {
-        over = true;
-        source.close();
-        onState("over");
-      }
-      take(JSON.parse(event.data));
+
+  function open() {
+    source = new EventSource(last ? `${path}?last=${encodeURIComponent(last)}` : path);
+    source.addEventListener("open", () => onState("open"));
+    source.addEventListener("error", () => {
+      if (over || source === null) return;
+      onState("lost");
+      // Refused (404, 503): the browser gives up.
+      if (source.readyState === EventSource.CLOSED) takers.refused?.();
     });
+    for (const [name, take] of Object.entries(takers)) {
+      if (name !== "refused") source.addEventListener(name, (event) => arrived(name, take, event));
+    }
   }
-  return () => {
+
+  function arrived(name, take, event) {
+    last = event.lastEventId || last;
+    if (name === "end") {
+      close();
+      onState("over");
+    }
+    take(JSON.parse(event.data));
+  }
+
+  function pause() {
+    source?.close();
+    source = null;
+  }
+
+  function close() {
     over = true;
-    source.close();
-  };
+    document.removeEventListener("visibilitychange", seen);
+    pause();
+  }
+
+  function seen() {
+    if (document.hidden) pause();
+    else if (source === null) open();
+  }
+
+  document.addEventListener("visibilitychange", seen);
+  if (!document.hidden) open();
+  return close;
 }

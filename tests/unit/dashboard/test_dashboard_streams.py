@@ -60,6 +60,13 @@ async def test_a_reader_goes_on_where_it_was(server: Served, root: Path) -> None
     assert "restart" not in [kind for kind, _ in rest]
     async with server.stream(path_of(root, run), events.last) as events:
         assert [kind for kind, _ in await events.rest()] == ["run", "end"]
+    # A page that had closed its stream says so in the address; a browser's header is newer.
+    path = f"{path_of(root, run)}?last={last}"
+    async with server.stream(path) as events:
+        assert numbers(await events.steps(5)) == [f"r{n}" for n in range(5, 10)]
+        newest = events.last
+    async with server.stream(path, newest) as events:
+        assert [kind for kind, _ in await events.rest()] == ["run", "end"]
 
 
 @pytest.mark.parametrize("last", ["events.jsonl:x", "/etc/passwd:0", "events.jsonl:-1", "7", ":"])
