@@ -2,75 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import re
-import selectors
 import shutil
-import signal
 import subprocess
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from browser import browser, fits, quiet_page
 from cli import Geokv, Run
-from playwright.sync_api import Browser, Page, expect
+from dashboards import Dashboard, start_dashboard, start_from_page
+from playwright.sync_api import Browser, expect
 
 __all__ = ["browser"]
 
-_START_S = 60.0
 NAME = "20260101-000000-0123abcd"
-
-
-@dataclass
-class Dashboard:
-    """A running ``geokv dashboard``.
-
-    Attributes:
-        url: with the token behind its ``#``.
-        folder: of its runs.
-    """
-
-    process: subprocess.Popen[str]
-    url: str
-    folder: Path
-
-    @property
-    def base(self) -> str:
-        return self.url.partition("#")[0]
-
-    def end(self) -> str:
-        """Ctrl-C; what it says then."""
-        with self.process:
-            self.process.send_signal(signal.SIGINT)
-            _, errors = self.process.communicate(timeout=60)
-        assert self.process.returncode == 0, errors
-        return errors
-
-
-def start(geokv: Geokv, folder: Path) -> Dashboard:
-    folder.mkdir(exist_ok=True)
-    process = geokv.start("dashboard", folder, "--port", "0")
-    assert process.stdout is not None
-    said, ends = "", time.monotonic() + _START_S
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while "Ctrl-C" not in said:
-            assert selector.select(ends - time.monotonic()), f"said only {said!r}"
-            piece = os.read(process.stdout.fileno(), 65536).decode()
-            assert piece, "it ended"
-            said += piece
-    found = re.search(r"http://127\.0\.0\.1:\d+/#token=[\w-]+", said)
-    assert found, said
-    return Dashboard(process, found[0], folder)
 
 
 @pytest.fixture
 def dashboard(geokv: Geokv, tmp_path: Path) -> Iterator[Dashboard]:
     """One without runs."""
-    one = start(geokv, tmp_path / "runs")
+    one = start_dashboard(geokv, tmp_path / "runs")
     yield one
     if one.process.poll() is None:
         one.end()
@@ -81,7 +32,7 @@ def shared(
     geokv: Geokv, smoke: Run, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Dashboard]:
     """One with a finished run, for tests that only look."""
-    one = start(geokv, tmp_path_factory.mktemp("dashboard") / "runs")
+    one = start_dashboard(geokv, tmp_path_factory.mktemp("dashboard") / "runs")
     copy_in(smoke, one.folder, NAME)
     yield one
     one.end()
@@ -204,18 +155,6 @@ def test_a_wrong_value_is_refused_before_anything_is_started(
         page.get_by_role("button", name="Check").click()
         expect(page.locator(".said")).to_contain_text("In order: 2 sites, 1 cells, 6 requests")
     assert [path.name for path in shared.folder.glob("*/*")] == [NAME]
-
-
-def start_from_page(page: Page, dashboard: Dashboard, name: str, **more: str) -> None:
-    page.goto(dashboard.url)
-    page.get_by_role("link", name="Start a run").click()
-    page.get_by_text(name, exact=True).click()
-    if "set" in more:
-        page.get_by_label("Changed values").fill(more["set"])
-    if "pace" in more:
-        page.get_by_label("Pace").select_option(more["pace"])
-    page.get_by_role("button", name="Start", exact=True).click()
-    page.wait_for_url(re.compile(r"#/run/"), timeout=90_000)
 
 
 @pytest.mark.slow

@@ -112,6 +112,7 @@ export class TopologyView {
       viewBox: `0 0 ${width} ${height}`,
       width,
       height,
+      class: crowded ? "crowded-net" : "",
       role: "group",
       "aria-label": `Network ${this.topology.title || this.topology.name}`,
     });
@@ -153,7 +154,8 @@ export class TopologyView {
 
   drawLink(under, over, link, a, b, crowded, small) {
     const length = Math.hypot(b.x - a.x, b.y - a.y) || 1;
-    const side = { x: (-(b.y - a.y) / length) * 3.2, y: ((b.x - a.x) / length) * 3.2 };
+    const apart = crowded ? 1.3 : 3.2;
+    const side = { x: (-(b.y - a.y) / length) * apart, y: ((b.x - a.x) / length) * apart };
     const lane = (sign, css) =>
       s("line", {
         class: `lane ${css}`,
