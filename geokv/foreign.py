@@ -154,16 +154,18 @@ def _load_registered(group: str, name: str) -> Any:
 
 def _module(name: str) -> ModuleType:
     """The module; the running script itself where it is that."""
-    main = sys.modules.get("__main__")
-    script = getattr(main, "__file__", None)
-    if main is not None and script and Path(script).stem == name:
-        return main
     with _guarded(name):
-        if importlib.util.find_spec(name.partition(".")[0]) is None:
+        found = importlib.util.find_spec(name.partition(".")[0])
+        if found is None:
             raise ConfigError(
                 f"there is no module {name}",
-                "modules are looked for beside the scenario's file; `code` names other folders",
+                "modules are looked for beside the scenario's file and in the working folder; "
+                "`code` names others",
             )
+        main = sys.modules.get("__main__")
+        script = getattr(main, "__file__", None)
+        if main is not None and script and found.origin == str(Path(script).resolve()):
+            return main
         if name not in sys.modules:
             _imported.add(name)
         return importlib.import_module(name)

@@ -45,12 +45,20 @@ def named_faults(scenario: Scenario) -> dict[str, str]:
 def with_code(data: dict[str, Any], folder: Path | None) -> dict[str, Any]:
     """The mapping of a scenario with the folders of its code, as whole paths.
 
-    A scenario that names a ``module:Class`` and no folder means the one its file lies in.
+    A ``module:Class`` without a folder is looked for beside the scenario's file, then in the
+    working folder.
     """
-    beside = (folder or Path()).absolute()
+    beside = (folder or Path()).resolve()
     given = data.get("code")
-    if given is None and any(_references(data)):
-        given = ["."]
+    if given is None:
+        modules = [name.partition(":")[0].partition(".")[0] for name in _references(data)]
+        given = [
+            str(place)
+            for place in dict.fromkeys((beside, Path.cwd()))
+            if any((place / f"{name}.py").is_file() or (place / name).is_dir() for name in modules)
+        ]
+        if not given:
+            return data
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
         return data
     return {**data, "code": [str((beside / Path(one).expanduser()).resolve()) for one in given]}

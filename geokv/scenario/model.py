@@ -66,8 +66,8 @@ class Scenario(Strict):
     figures: list[Figure] = Field(default_factory=list)
     """Pictures and small tables of the sweep, beside those every run has."""
     code: list[str] = Field(default_factory=list)
-    """Folders with the modules that policies and faults of one's own are named from; that of the
-    scenario's file when unset."""
+    """Folders with the modules that policies and faults of one's own are named from; those beside
+    the scenario's file and in the working folder are found when it is unset."""
     vm: VmSettings = Field(default_factory=VmSettings)
     translations: dict[Literal["ja"], Translation] = Field(default_factory=dict)
     """Title and question in other languages, for the sheet of a drill."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -153,6 +155,17 @@ def test_a_file_finds_the_module_beside_it_and_a_run_folder_finds_it_again(modul
     assert "code" not in load_scenario("smoke").resolved()
 
 
+def test_a_shipped_scenario_finds_a_module_in_the_working_folder(
+    module: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = module("working_policy", GOOD)
+    monkeypatch.chdir(folder)
+    scenario = load_scenario("smoke", ["cache.tiers.dram.policy=working_policy:Mine"])
+    assert scenario.code == [str(folder)]
+    preflight(scenario)
+    assert load_scenario("smoke").code == []
+
+
 def test_the_reason_comes_with_the_path_in_the_scenario(module: Write) -> None:
     folder = module("wrong_policy", "class Mine: pass")
     where = {"cache.tiers.disk.policy": "wrong_policy:Mine", "code": [str(folder)]}
@@ -205,6 +218,27 @@ def test_an_edited_module_is_read_anew(module: Write) -> None:
     module("edited_policy", "class Mine: pass  # another length")
     with pytest.raises(ConfigError, match="has no method"):
         check_policy("edited_policy:Mine")
+
+
+def test_a_script_is_not_imported_twice(tmp_path: Path) -> None:
+    script = tmp_path / "own_script.py"
+    script.write_text(
+        "from geokv import Lru, Scenario\n"
+        "from geokv.preflight import preflight\n"
+        "class Mine(Lru):\n    pass\n"
+        "print('run', __name__)\n"
+        "scenario = Scenario('smoke').with_({'cache.tiers.dram.policy': Mine})\n"
+        "preflight(scenario.checked)\n"
+        "print(scenario.checked.cache.tiers.dram.policy, scenario.checked.code)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+    )
+    assert done.stdout == f"run __main__\nown_script:Mine ['{tmp_path}']\n", done.stderr
 
 
 def test_a_script_that_runs_while_it_is_imported_is_stopped(module: Write) -> None:
