@@ -43,10 +43,10 @@ class Dashboard:
         return errors
 
 
-def start_dashboard(geokv: Geokv, folder: Path, port: str = "0") -> Dashboard:
+def start_dashboard(geokv: Geokv, folder: Path, port: str = "0", *more: str) -> Dashboard:
     """Start it over a folder and wait for its address."""
     folder.mkdir(exist_ok=True)
-    process = geokv.start("dashboard", folder, "--port", port)
+    process = geokv.start("dashboard", folder, "--port", port, *more)
     assert process.stdout is not None
     said, ends = "", time.monotonic() + START_S
     with selectors.DefaultSelector() as selector:

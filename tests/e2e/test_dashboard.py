@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import subprocess
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,13 @@ from cli import Geokv, Run
 from dashboards import Dashboard, start_dashboard, start_from_page
 from playwright.sync_api import Browser, expect
 
+from geokv.lab.topology import load_topology
+from geokv.paths import CHECKOUT
+
 __all__ = ["browser"]
 
 NAME = "20260101-000000-0123abcd"
+NETWORKS = sorted(path.stem for path in (CHECKOUT / "topologies").glob("*.yaml"))
 
 
 @pytest.fixture
@@ -187,3 +193,32 @@ def test_runs_that_were_started_from_the_page_end_with_the_dashboard(
     assert "and with it 1 run" in said
     assert not Path(f"/proc/{children[0]}").exists()
     assert not (folder / "summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in (CHECKOUT / "topologies").glob("*.yaml"))
+)
+def test_every_shipped_network_is_drawn_by_its_lengths(
+    shared: Dashboard, browser: Browser, name: str
+) -> None:
+    """Of every two links where one is at least twice as long, the drawing says so; sites keep
+    apart; and the same network is drawn the same way again."""
+    topology = load_topology(name)
+    links = [
+        {"name": link, "a": link.partition("-")[0], "b": link.partition("-")[2], "km": one.km}
+        for link, one in topology.links.items()
+    ]
+    plain = {"sites": [{"name": site} for site in topology.sites], "links": links}
+    with quiet_page(browser) as page:
+        page.goto(shared.url)
+        draw = "async (t) => (await import('/static/topology.js')).layout(t)"
+        places = page.evaluate(draw, plain)
+        assert page.evaluate(draw, plain) == places
+    at = {one["name"]: (one["x"], one["y"]) for one in places}
+    assert at.keys() == topology.sites.keys()
+    assert min(math.dist(at[a], at[b]) for a, b in combinations(at, 2)) > 0.05
+    drawn = {link["name"]: math.dist(at[link["a"]], at[link["b"]]) for link in links}
+    longest = max(link["km"] for link in links)
+    for one, other in combinations(links, 2):
+        if one["km"] >= 2 * other["km"] and one["km"] - other["km"] > 0.3 * longest:
+            assert drawn[one["name"]] > drawn[other["name"]], (one, other)
