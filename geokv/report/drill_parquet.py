@@ -84,7 +84,8 @@ def _row(one: Exchange, fate: str, cell: dict[str, Any]) -> dict[str, Any]:
         **{name: asked.get(name) for name in _ASKED},
         # A prompt is a name, a number or token ids.
         "prompt": _text(asked.get("prompt")),
-        "sent_ns": one.sent_ns,
+        # The client's own stamp; where no answer brought it, that of the event before.
+        "sent_ns": answer.get("sent_ns", one.sent_ns),
         **{name: answer.get(name) for name in _ANSWERED},
         "fate": fate,
         "settings": json.dumps(cell["settings"], sort_keys=True),

@@ -30,7 +30,8 @@ def test_run_folder_is_complete(smoke: Run) -> None:
     found = {str(path.relative_to(smoke.folder)) for path in smoke.folder.rglob("*")}
     assert found >= {
         "scenario.yaml", "manifest.json", "requests.parquet", "history.jsonl", "links.json",
-        "summary.json", "table.csv", "table.md", "log.txt", "plots",
+        "summary.json", "table.csv", "table.md", "table.tex", "report.html", "report.md", "log.txt",
+        "plots",
     }  # fmt: skip
     plots = {path.suffix for path in (smoke.folder / "plots").iterdir()}
     assert plots == {".svg", ".png"}

@@ -4,11 +4,14 @@ when nothing happened."""
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 from cli import Geokv, Run
 
+from geokv.measure.records import Spans
 from geokv.paths import CHECKOUT
 
 LINK_CUT = CHECKOUT / "scenarios" / "drills" / "link-cut.yaml"
@@ -87,3 +90,23 @@ def _history(folder: Path) -> str:
 
 def _ids(line: str) -> tuple[int, ...]:
     return tuple(json.loads(line)["output_ids"])
+
+
+def test_its_page_requests_and_links_tell_the_same(runs: list[Run]) -> None:
+    folder = runs[0].folder
+    rows = pyarrow.parquet.read_table(folder / "requests.parquet").to_pylist()
+    assert [sum(row["cell"] == cell for row in rows) for cell in (0, 1)] == [60, 60]
+    for row in rows:
+        if row["status"] == "ok":
+            spans = [value for name, value in row.items() if name in Spans.__struct_fields__]
+            assert sum(spans) == row["ttft_ns"] == row["first_ns"] - row["sent_ns"]
+    for cell in runs[0].summary["cells"]:
+        fates = Counter(row["fate"] for row in rows if row["cell"] == cell["cell"])
+        assert fates == Counter({name: n for name, n in cell["fates"]["requests"].items() if n})
+    links = json.loads((folder / "links.json").read_text())["cells"]
+    checks = [check for cell in links for check in cell["links"]]
+    assert len(checks) == 4 and all(check["ok"] for check in checks)
+    for check in checks:
+        assert abs(check["rtt_measured_ns"] - check["rtt_asked_ns"]) <= 5_000
+    page = (folder / "report.html").read_text()
+    assert "geokv drill link-cut" in page and "synthetic content ran" in page

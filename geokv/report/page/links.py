@@ -59,7 +59,12 @@ def _names(summary: dict[str, Any]) -> dict[int, str]:
     """Cell → what an axis calls it: its km where that is all that changes."""
     drill = summary.get("kind") == "drill"
     if not drill and single_axis(summary):
-        return {cell["cell"]: f"{cell['km']:g}" for cell in summary["cells"]}
+        # With several seeds a row of the table stands for a cell of each.
+        return {
+            one["cell"]: f"{cell['km']:g}"
+            for cell in summary["cells"]
+            for one in cell.get("by_seed", [cell])
+        }
     if drill and not summary["ran"]["swept"]:
         return {cell["cell"]: cell["label"] or "as written" for cell in summary["cells"]}
     return {cell["cell"]: str(cell["cell"]) for cell in summary["cells"]}

@@ -18,7 +18,8 @@ from geokv.report.sheet.words import words_of
 _ABOUT = (
     "TTFT: time to first token, median over the cell's requests. Gain: 1 − TTFT of a remote hit / "
     "TTFT of recomputing; change: of the gain, against 0 km. Bound: RTT + bytes / line rate + "
-    "prefill of the rest; no fetch can be faster. Energy is a proxy."
+    "prefill of the rest; no fetch can be faster. Energy: a proxy of GPU, optics and moving bits; "
+    "with hosts, switches and PUE it is under Energy."
 )
 _ABOUT_DRILL = (
     "Fetched and lost count chunks; wrong and hung count requests. Times after a fault are ms from "
