@@ -153,7 +153,9 @@ def _notes(scenario: Scenario, manifest: Manifest) -> list[str]:
         if differs:
             notes.append(f"site {site} has {', '.join(differs)}")
     notes += statistics_notes(scenario, manifest.clock)
-    notes.append("energy is a proxy: published watts times measured phases, nothing is metered")
+    notes.append(
+        "energy is a proxy: published watts times measured phases; metered is only what says so"
+    )
     return notes
 
 

@@ -14,6 +14,7 @@ from geokv.measure.drill.compared import During, Kind
 from geokv.measure.drill.recovery import Recovery, Span
 from geokv.measure.drill.stop import Stop, stops
 from geokv.measure.drill.verdict import decide_drill, word_of
+from geokv.measure.energy.drill import drill_energy
 from geokv.measure.gaps import drill_views, gaps
 from geokv.measure.percentile import percentile
 from geokv.measure.records import Manifest
@@ -62,6 +63,7 @@ def summarise_drill(run_dir: Path) -> dict[str, Any]:
         "gaps": gaps(drill_views(scenario.cells(), histories), manifest.kv_bytes_per_token),
         "stops": [_stop(one) for one in stops(cells)],
         "figures": [figure.model_dump(mode="json") for figure in scenario.figures],
+        "energy": drill_energy(scenario, manifest, cells),
         "provenance": whole,
     }
 

@@ -124,12 +124,7 @@ def metered(
     """
     meters = load_meters(run_dir)
     if not meters:
-        why = _VIRTUAL if manifest.clock == "virtual" else "energy.grade is constants"
-        return {
-            "grade": "constants",
-            "grades": {"constants": "used", "cpu": why, "nvml": why},
-            "measured": None,
-        }
+        return not_metered(manifest)
     head = next(iter(meters.values())).head
     rapl = "RAPL of " + ", ".join(head.zones) if head.zones else "processor time x core_w"
     grades = {"constants": "shown beside it", "cpu": rapl}
@@ -154,6 +149,16 @@ def metered(
             "meter": "nvml" if head.gpus else "rapl" if head.zones else "cpu-time",
             "arms": {arm.replace("-", "_"): _mean(found) for arm, found in rows.items()},
         },
+    }
+
+
+def not_metered(manifest: Manifest) -> dict[str, Any]:
+    """The same of a run that has no meter's records."""
+    why = _VIRTUAL if manifest.clock == "virtual" else "energy.grade is constants"
+    return {
+        "grade": "constants",
+        "grades": {"constants": "used", "cpu": why, "nvml": why},
+        "measured": None,
     }
 
 

@@ -18,7 +18,7 @@ from geokv.measure.energy.metered import metered
 from geokv.measure.energy.request import Phases, mean_phases
 from geokv.measure.energy.saving import Saving, saving
 from geokv.measure.energy.sun import COLD, WARM, Day, follow
-from geokv.measure.energy.tornado import Bar, tornado
+from geokv.measure.energy.tornado import shown, tornado
 from geokv.measure.records import Manifest, Request
 from geokv.scenario import Scenario, path_links
 
@@ -171,7 +171,8 @@ def _tornado(
                 return found.saved_j if found else 0.0
 
             of = "J saved by a remote hit"
-            return _bars(of, result, saved_j(numbers), tornado(saved_j, numbers))
+            bars = tornado(saved_j, numbers)
+            return shown(of, result.cell.index, result.cell.label, saved_j(numbers), bars)
     for number in order:
         for arm, phases_of_arm in arms[number].items():
 
@@ -179,28 +180,10 @@ def _tornado(
                 return account(one, these).energy_j
 
             bars = tornado(per_request_j, numbers)
-            return _bars(f"J per {arm} request", results[number], per_request_j(numbers), bars)
+            cell = results[number].cell
+            of = f"J per {arm} request"
+            return shown(of, cell.index, cell.label, per_request_j(numbers), bars)
     return None
-
-
-def _bars(of: str, result: CellResult, value: float, bars: list[Bar]) -> dict[str, Any]:
-    return {
-        "of": of,
-        "cell": result.cell.index,
-        "label": result.cell.label,
-        "value": _round(value, 3),
-        "bars": [
-            {
-                "constant": bar.constant,
-                "low": bar.low,
-                "value": bar.value,
-                "high": bar.high,
-                "at_low": _round(bar.at_low, 3),
-                "at_high": _round(bar.at_high, 3),
-            }
-            for bar in bars
-        ],
-    }
 
 
 def _follow(

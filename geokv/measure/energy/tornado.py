@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from geokv.measure.energy.constants import Constants, names
 
@@ -37,3 +38,24 @@ def tornado(result: Callable[[Constants], float], numbers: Constants) -> list[Ba
         if bar.swing > 0:
             bars.append(bar)
     return sorted(bars, key=lambda bar: (-bar.swing, bar.constant))
+
+
+def shown(of: str, cell: int, label: str, value: float, bars: list[Bar]) -> dict[str, Any]:
+    """For ``summary.json``: whose joules of which cell, all at their value, and every bar."""
+    return {
+        "of": of,
+        "cell": cell,
+        "label": label,
+        "value": round(value, 3),
+        "bars": [
+            {
+                "constant": bar.constant,
+                "low": bar.low,
+                "value": bar.value,
+                "high": bar.high,
+                "at_low": round(bar.at_low, 3),
+                "at_high": round(bar.at_high, 3),
+            }
+            for bar in bars
+        ],
+    }

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from geokv.report import words
-from geokv.report.page.chart import kept
+from geokv.report import plot_tornado, words
+from geokv.report.page.chart import chart, kept
 from geokv.report.page.section import Section
 from geokv.report.sheet.blocks import Block, Bullets, Heading, Para, Table
 
@@ -21,6 +21,10 @@ _SAVED = (
     "where GPUs, hosts and optics are on anyway; only that can pay for a wavelength lit all "
     "day. Break-even: how often it must be used for that, and the share of the line this is."
 )
+_FLEET = (
+    "Seconds are summed over sites; what is neither prefill nor decode of an answered request is "
+    "idle. Links are lit all the time, used or cut."
+)
 _TORNADO = "Each constant at the ends of its range, the others at their value; the ends are named."
 _WAYS = ("compute here", "fetch here", "serve there")
 _BY = {
@@ -30,8 +34,10 @@ _BY = {
 
 
 def power_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
-    """None of a run in which no request was measured, and of a drill."""
+    """None of a run in which no request was measured."""
     energy = summary.get("energy")
+    if energy and energy.get("fleets"):
+        return Section("energy", "Energy", _drill(summary, energy))
     if not energy or not any(cell["arms"] for cell in energy.get("cells", [])):
         return None
     blocks: list[Block] = [Para(_ABOUT, quiet=True), Bullets(_grades(energy))]
@@ -45,6 +51,33 @@ def power_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
     alt = "What a kWh costs at both sites by hour, and what a request costs each way"
     blocks += kept(run_dir, "follow_the_sun", alt)
     return Section("energy", "Energy", blocks)
+
+
+def _drill(summary: dict[str, Any], energy: dict[str, Any]) -> list[Block]:
+    """Of all sites together: requests of a drill share their GPUs."""
+    head = [
+        "cell", "from first request to last answer s", "prefill s", "decode s", "idle s",
+        "all sites J", "J per answer", "J per output token",
+    ]  # fmt: skip
+    rows = [
+        [
+            label,
+            *(words.number(one[name], 3) for name in ("duration_s", "prefill_s", "decode_s")),
+            words.number(one["idle_s"], 3),
+            f"{one['energy_j']:,.0f}",
+            words.number(one["j_per_answer"], 1),
+            words.number(one["j_per_output_token"], 2),
+        ]
+        for label, one in _labelled(summary, energy["fleets"])
+    ]
+    alt = "What each constant does to the joules of an answer"
+    return [
+        Para(_ABOUT, quiet=True),
+        Bullets(_grades(energy)),
+        Table(head, rows, numbers=True),
+        Para(_FLEET, quiet=True),
+        *chart(lambda: plot_tornado.draw(summary), "tornado", alt, _TORNADO),
+    ]
 
 
 def _grades(energy: dict[str, Any]) -> list[str]:
