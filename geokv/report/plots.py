@@ -36,6 +36,8 @@ _DPI = 160
 def draw_plots(summary: dict[str, Any], folder: Path) -> list[Path]:
     """Draw every figure that the run has data for; returns the files.
 
+    A figure of which there is nothing to draw, and that lies there from before, is removed.
+
     Raises:
         RunError: a full disk.
         ConfigError: the folder cannot be written to.
@@ -50,11 +52,12 @@ def draw_plots(summary: dict[str, Any], folder: Path) -> list[Path]:
         for asked in summary.get("figures", []):
             drawn[asked["name"]] = KINDS[asked["kind"]](summary, asked)
         for name, figure in drawn.items():
-            if figure is None:
-                continue
             for kind, metadata in METADATA.items():
                 path = folder / f"{name}.{kind}"
                 with saving(path):
+                    if figure is None:
+                        path.unlink(missing_ok=True)
+                        continue
                     figure.savefig(path, format=kind, dpi=_DPI, metadata=metadata)
                 files.append(path)
     return files

@@ -64,7 +64,7 @@ def draw(summary: dict[str, Any], panels: Sequence[Panel], title: str) -> Figure
         _room(axes)
     grid[0].set_ylim(0, 1.02)
     grid[0].set_yticks([0, 0.25, 0.5, 0.75, 1])
-    grid[0].set_ylabel("share of requests at most so long")
+    grid[0].set_ylabel("share of requests")
     figure.text(0.075, 1 - 0.24 / high, title, fontsize=13, fontweight="bold", va="center")
     figure.text(0.075, 1 - 0.4 / high, wrapped(about(summary)), fontsize=8, color=MUTED, va="top")
     if len(names) > 1:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from geokv.lab.plan import LinkPlan, compile_plan
+from geokv.lab.topology import Topology
 from geokv.report import words
 from geokv.report.page.map import draw_map
 from geokv.report.page.section import Section
@@ -32,9 +33,7 @@ def setup_section(summary: dict[str, Any], run_dir: Path) -> Section:
             draw_map(topology, _roles(scenario), _lengths(scenario), title),
             "plots/topology.svg",
             f"{title}. Drawn by shape, not to scale; what a site does stands under its name.",
-            f"{len(topology.sites)} sites ({', '.join(topology.sites)}) and "
-            f"{len(topology.links)} links: "
-            + "; ".join(f"{n}, {link.km:g} km, {link.kind}" for n, link in topology.links.items()),
+            _alt(topology),
         )
     ]
     blocks += _links(scenario)
@@ -43,6 +42,15 @@ def setup_section(summary: dict[str, Any], run_dir: Path) -> Section:
     else:
         blocks.append(_facts(summary, scenario))
     return Section("setup", "Set-up", blocks)
+
+
+def _alt(topology: Topology) -> str:
+    """The map in words; of many links the table below it has the rest."""
+    count = f"{len(topology.sites)} sites and {len(topology.links)} links"
+    if len(topology.links) > _FOLD_FROM:
+        return f"{count}, which the table below lists"
+    links = (f"{name}, {link.km:g} km, {link.kind}" for name, link in topology.links.items())
+    return f"{count}: {'; '.join(links)}"
 
 
 def _roles(scenario: Scenario) -> dict[str, str]:

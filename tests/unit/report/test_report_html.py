@@ -199,7 +199,12 @@ def test_a_void_cell_shows_no_number_and_no_sentence(tmp_path: Path) -> None:
     run = Run()
     for record in run.cells:
         record["links"].pop()
-    write_all(run.write(tmp_path))
+    run.write(tmp_path)
+    (tmp_path / "plots").mkdir()
+    left = '<svg><script>alert("from before")</script></svg>'
+    (tmp_path / "plots" / "ttft_vs_km.svg").write_text(left)
+    write_all(tmp_path)
+    assert "from before" not in read(tmp_path)
     page = outline(read(tmp_path))
     assert "invalid" in page.text and "void" in page.text
     assert "At 100 km a remote hit" not in page.text
