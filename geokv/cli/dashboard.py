@@ -60,4 +60,5 @@ def dashboard(
         ended = asyncio.run(serve_dashboard(settings, tell))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-    noise.print(f"ended{f', and with it {ended} runs' if ended else ''}")
+    runs = f", and with it {ended} run{'s' if ended > 1 else ''}" if ended else ""
+    noise.print(f"ended{runs}")

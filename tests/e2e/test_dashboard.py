@@ -175,7 +175,7 @@ def test_a_run_is_started_from_the_page_and_watched_to_its_verdict(
         expect(page.locator(".run-verdict .badge")).to_have_text("pass", timeout=120_000)
         expect(page.locator(".judged li").first).to_be_visible()
         expect(page.get_by_role("link", name="Report", exact=True)).to_be_visible()
-    assert "with it" not in dashboard.end()
+        expect(page.get_by_role("button", name="End this run")).to_be_hidden()
 
 
 @pytest.mark.slow
@@ -190,7 +190,7 @@ def test_runs_that_were_started_from_the_page_end_with_the_dashboard(
         ).stdout.split()
         assert len(children) == 1
     said = dashboard.end()
-    assert "and with it 1 run" in said
+    assert "and with it 1 run\n" in said
     assert not Path(f"/proc/{children[0]}").exists()
     assert not (folder / "summary.json").exists()
 

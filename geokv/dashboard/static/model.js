@@ -26,6 +26,9 @@ const EFFECTS = {
   "store-outage": "slow",
 };
 
+/** Kinds that happen and are over; the rest lasts until it heals. */
+const MOMENTARY = new Set(["bit-rot", "directory-restart", "eviction-storm", "key-revoke", "purge", "site-restart"]);
+
 const SERIES = {
   recompute: { order: 0, said: "recompute", colour: "--recompute", shape: "square" },
   computed: { order: 0, said: "recomputed", colour: "--recompute", shape: "square" },
@@ -79,7 +82,7 @@ export class Model {
   activeFaults() {
     const found = new Map();
     for (const fault of this.newest?.faults.values() ?? []) {
-      if (fault.from_ns !== null && fault.to_ns === null) found.set(fault.name, fault);
+      if (fault.lasts && fault.from_ns !== null && fault.to_ns === null) found.set(fault.name, fault);
     }
     return found;
   }
@@ -192,6 +195,7 @@ const TAKERS = {
     fault.phase = step.phase;
     fault.kind ||= step.kind ?? "";
     fault.target ||= step.target ?? "";
+    fault.lasts = !MOMENTARY.has(fault.kind);
     // When it was really seen, which is before it was said.
     const seen_ns = step.seen_ns ?? step.t_ns;
     if (step.phase === "took-effect") fault.from_ns = seen_ns;

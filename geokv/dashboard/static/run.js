@@ -236,7 +236,7 @@ function siteRow(site, body) {
   body.append(h("tr", {}, h("th", { scope: "row" }, site.name, site.title ? h("small", {}, site.title) : null), state, h("td", {}, bars), load));
   const tiers = new Map();
   return (now) => {
-    const word = now.effect || (Number.isFinite(now.running) ? "up" : "–");
+    const word = now.effect === "slow" ? now.fault : now.effect || (Number.isFinite(now.running) ? "up" : "–");
     if (state.dataset.word !== word) {
       state.dataset.word = word;
       state.replaceChildren(now.effect ? h("span", { class: `trouble ${word}` }, icon(now.effect === "down" ? "fail" : "invalid"), word) : word);

@@ -176,8 +176,17 @@ export class Strip {
     const taken = [0, 0];
     for (const fault of cell.faults.values()) {
       if (fault.from_ns === null) continue;
-      const [left, right] = [x.at(cell, fault.from_ns), x.at(cell, fault.to_ns ?? Math.max(cell.to_ns, this.model.last_ns || 0))];
+      const [left, right] = [x.at(cell, fault.from_ns), x.at(cell, fault.to_ns ?? (fault.lasts ? Math.max(cell.to_ns, this.model.last_ns || 0) : fault.from_ns))];
       const wide = Math.max(2, right - left);
+      if (!fault.lasts) {
+        pen.strokeStyle = this.colour("--bad");
+        pen.setLineDash([5, 4]);
+        pen.beginPath();
+        pen.moveTo(left, PAD.top);
+        pen.lineTo(left, HEIGHT - PAD.bottom);
+        pen.stroke();
+        pen.setLineDash([]);
+      }
       pen.globalAlpha = 0.45;
       pen.fillStyle = this.colour("--bad-ground");
       pen.fillRect(left, PAD.top, wide, HEIGHT - PAD.top - PAD.bottom);
