@@ -11,7 +11,7 @@ import yaml
 
 from geokv.errors import GeokvError
 from geokv.report.page.section import Section
-from geokv.report.sheet.blocks import Block, Code, Fold, Para
+from geokv.report.sheet.blocks import Block, Bullets, Code, Fold, Para
 from geokv.scenario import Scenario, find, load_scenario, read_back
 
 _MOST_SETTINGS = 12
@@ -34,6 +34,9 @@ def reproduce_section(summary: dict[str, Any], run_dir: Path) -> Section:
         Code([line]),
         Para(f"{said} geokv {versions['geokv']}, torch {versions.get('torch', 'none')}."),
     ]
+    if code := summary["provenance"].get("code"):
+        blocks.append(Para("It needs code of the user's own, in the folder it is started in:"))
+        blocks.append(Bullets([", ".join(f"{key} {one[key]}" for key in one) for one in code]))
     text = (run_dir / "scenario.yaml").read_text(encoding="utf-8").splitlines()
     if len(text) <= _MOST_LINES:
         blocks.append(Fold("scenario.yaml, with every name resolved", [Code(text)]))
@@ -71,6 +74,8 @@ def _differences(shipped: Scenario, ran: Scenario) -> list[str]:
     for path, value in after.items():
         if before.get(path) != value:
             found[path.removeprefix("topology.")] = value
+    # Where code of one's own lies is no part of what ran, and nowhere else the same.
+    found = {path: one for path, one in found.items() if path.split(".")[0] != "code"}
     # A swept path that is set keeps one value, and stays an axis.
     if found.pop("sweep", None) is not None:
         for axis in ran.sweep:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import pytest
 from handwritten import SCENARIO
 
-from geokv.report.page.reproduce import command
+from geokv.measure import summarise
+from geokv.report.page.reproduce import command, reproduce_section
+from geokv.report.sheet.blocks import Bullets
 from geokv.scenario import load_scenario
 
 RUNS = [
@@ -41,3 +44,14 @@ def test_what_no_shipped_scenario_gives_has_no_command() -> None:
     assert command(load_scenario(other)) is None
     swept = load_scenario("smoke", ["sweep=[{path: links.a-b.km, values: [0, 5, 10]}]"])
     assert command(swept) is None
+
+
+def test_code_of_one_s_own_is_named_and_its_place_is_not(tmp_path: Path, run_dir: Path) -> None:
+    (tmp_path / "mine.py").write_text("class Oldest:\n    pass\n")
+    ran = load_scenario("smoke", ["cache.tiers.dram.policy=mine:Oldest", f"code=['{tmp_path}']"])
+    assert ran.code == [str(tmp_path)]
+    assert command(ran) == "geokv run smoke --set cache.tiers.dram.policy=mine:Oldest"
+    summary = summarise(run_dir)
+    summary["provenance"]["code"] = [{"name": "mine:Oldest", "file": "mine.py", "blake2b": "00ff"}]
+    blocks = reproduce_section(summary, run_dir).blocks
+    assert Bullets(["name mine:Oldest, file mine.py, blake2b 00ff"]) in blocks
