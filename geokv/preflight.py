@@ -18,7 +18,7 @@ from geokv.routing import check_routing
 from geokv.scenario import Scenario
 from geokv.scenario.code import named_faults, named_policies, named_routing
 from geokv.scenario.substrate import FOREIGN
-from geokv.scenario.workload import Document
+from geokv.scenario.workload import Document, Trace
 from geokv.site.sabotage import check_sabotage
 from geokv.units import show_size
 
@@ -153,6 +153,13 @@ def _check_layout(scenario: Scenario, config: ModelConfig, profile: GpuProfile) 
 def _check_lengths(scenario: Scenario, prompts: Prompts, config: ModelConfig) -> None:
     tokens = prompts.longest + scenario.workload.output_tokens
     if tokens > config.max_tokens:
+        if isinstance(scenario.workload, Trace):
+            raise ConfigError(
+                f"workload.file: the longest prompt and answer are {tokens} tokens, "
+                f"{scenario.deployment.model} takes {config.max_tokens}",
+                "cut prompts with workload.longest_tokens and answers with "
+                "workload.answers_at_most, or use content: synthetic with deployment.max_tokens",
+            )
         text = "text" if isinstance(scenario.workload, Document) else "prefix_tokens"
         raise ConfigError(
             f"workload.{text}: prefix, question and answer are {tokens} tokens, "

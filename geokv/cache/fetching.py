@@ -125,7 +125,7 @@ class Fetcher:
         """The prefix ends here."""
         outcome.misses[error.cause] += 1
         outcome.reason = error.message
-        self._history.note(
+        outcome.missed_ns = self._history.note(
             "miss",
             plan.refs[index].key,
             request_id=plan.request_id,

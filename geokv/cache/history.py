@@ -23,12 +23,17 @@ class History:
         self._sink = sink
         self._clock = clock
 
-    def note(self, op: str, key: bytes | None = None, **more: Any) -> None:
-        """One event; keys are written in hex."""
+    def note(self, op: str, key: bytes | None = None, **more: Any) -> int:
+        """One event; keys are written in hex.
+
+        Returns:
+            Its stamp; 0 where no history is kept.
+        """
         if self._sink is None:
-            return
+            return 0
         event: dict[str, Any] = {"t_ns": self._clock(), "site": self._site, "op": op}
         if key is not None:
             event["key"] = key.hex()
         event.update(more)
         self._sink(event)
+        return int(event["t_ns"])

@@ -61,6 +61,8 @@ class Outcome:
         misses: why the prefix is not longer, by cause; empty if all of it came.
         reason: text of the first of them.
         last_byte_ns, verified_ns: of the last remote chunk in the prefix (clock).
+        missed_ns: when it was known that the prefix ends early; 0 if all of it came, or no
+            history is kept.
         sites: chunks by the site that sent them.
     """
 
@@ -76,4 +78,5 @@ class Outcome:
     first_byte_ns: int = 0
     last_byte_ns: int = 0
     verified_ns: int = 0
+    missed_ns: int = 0
     sites: Counter[str] = field(default_factory=Counter)

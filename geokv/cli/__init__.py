@@ -26,6 +26,7 @@ from geokv.cli import (
     live,
     model,
     profile,
+    replay,
     report,
     run,
     serve,
@@ -46,6 +47,7 @@ app = typer.Typer(
 app.command("doctor")(doctor.doctor)
 app.command("run")(run.run)
 app.command("drill")(drill.drill)
+app.command("replay")(replay.replay)
 app.command("serve")(serve.serve)
 app.command("table")(table.table)
 app.command("compare")(compare.compare)

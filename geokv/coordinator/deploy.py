@@ -16,7 +16,7 @@ from geokv.scenario import Scenario
 from geokv.scenario.directory import CentralDirectory
 from geokv.scenario.membership import Membership
 from geokv.scenario.substrate import CodecSpeed
-from geokv.scenario.workload import Stream
+from geokv.scenario.workload import OpenLoop
 from geokv.site.settings import DiskSettings, Peer, SiteSettings, Tenant
 
 API_PORT = 8000
@@ -37,7 +37,7 @@ def run_secret(scenario: Scenario, purpose: str) -> bytes:
 def tenants(scenario: Scenario) -> tuple[Tenant, ...]:
     """The tenants of a run with their keys: the one that is measured, and at least one other."""
     workload = scenario.workload
-    count = max(2, workload.tenants) if isinstance(workload, Stream) else 2
+    count = max(2, workload.tenants) if isinstance(workload, OpenLoop) else 2
     return tuple(
         Tenant(
             name,

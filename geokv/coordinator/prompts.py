@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from geokv.errors import ConfigError
 from geokv.scenario import Scenario
 from geokv.scenario.prompts import question as question_tokens
-from geokv.scenario.prompts import shared_prefix, working_order, working_prefix
-from geokv.scenario.workload import Document, SharedPrefix, Stream, TextFile, WorkingSet
+from geokv.scenario.prompts import shared_prefix, trace_block, working_order, working_prefix
+from geokv.scenario.workload import Document, SharedPrefix, Stream, TextFile, Trace, WorkingSet
 
 if TYPE_CHECKING:
     from geokv.engine.tokenizer import Tokenizer
@@ -155,6 +155,53 @@ class StreamPrompts(_Drawn):
         return self._prefixes[number]
 
 
+class TracePrompts:
+    """What the lines of a trace ask, made of their blocks.
+
+    Two prompts are equal exactly as far as their ids are equal from the start on. Blocks are
+    numbered by what stands before them too, so ids may stand for blocks alone.
+    """
+
+    stop: tuple[str, ...] = ()
+    to_the_end = True
+
+    def __init__(self, workload: Trace, seed: int) -> None:
+        self.prefix: list[int] = []
+        self._seed = seed
+        self._workload = workload
+        self._numbers: dict[tuple[int, int | str], int] = {}
+        self._blocks: dict[tuple[int, int], list[int]] = {}
+        self.longest = max(workload.prompt_tokens(line) for line in workload.lines)
+
+    def question(self, cell: int, repeat: int, warmup: bool) -> list[int]:
+        """Prompt of line ``repeat`` of the file; the same in every cell."""
+        line = self._workload.lines[repeat]
+        size = line.block_tokens or self._workload.block_tokens
+        tokens: list[int] = []
+        behind = -1
+        for name in line.hash_ids:
+            behind = self._number(behind, name)
+            tokens += self._block(behind, size)
+        if len(tokens) < line.input_length:
+            # The file names whole blocks only; the rest is this line's own.
+            tokens += self._block(self._number(behind, f"rest of {repeat}"), size)
+        return tokens[: self._workload.prompt_tokens(line)]
+
+    def preparing(self, cell: int, number: int) -> list[int]:
+        return self.question(cell, number, False)
+
+    def foreign(self) -> list[int]:
+        return question_tokens(self._seed, 0, _PREPARING, self.longest, CONTENT_VOCAB)
+
+    def _number(self, behind: int, name: int | str) -> int:
+        return self._numbers.setdefault((behind, name), len(self._numbers))
+
+    def _block(self, number: int, size: int) -> list[int]:
+        if (number, size) not in self._blocks:
+            self._blocks[number, size] = trace_block(self._seed, number, size, CONTENT_VOCAB)
+        return self._blocks[number, size]
+
+
 class DocumentPrompts:
     """A text and questions about it, as the model's tokenizer has them.
 
@@ -229,6 +276,8 @@ def make_prompts(scenario: Scenario) -> Prompts:
         return WorkingSetPrompts(workload, scenario.seed)
     if isinstance(workload, Stream):
         return StreamPrompts(workload, scenario.seed)
+    if isinstance(workload, Trace):
+        return TracePrompts(workload, scenario.seed)
     # It comes with torch, which a coordinator that draws its prompts needs not wait for.
     from geokv.engine.tokenizer import load_tokenizer
 

@@ -287,7 +287,7 @@ def _read_head(identity: str, path: Path, started: str) -> Head | None:
         title=str(scenario.get("title", ""))[:300],
         state="ended",
         verdict=verdict if isinstance(verdict, str) else "",
-        drill=isinstance(workload, dict) and workload.get("kind") == "stream",
+        drill=isinstance(workload, dict) and workload.get("kind") in ("stream", "trace"),
         clock=str(manifest.get("clock", ""))[:20],
         seed=_whole(manifest.get("seed")),
         started=started,

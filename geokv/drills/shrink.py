@@ -59,7 +59,8 @@ def _fewer_events(drill: Drill, first_failing: FirstFailing) -> Drill:
 
 def _fewer_requests(drill: Drill, first_failing: FirstFailing) -> Drill:
     for _ in range(_ROUNDS):
-        count = int(drill["workload"]["requests"])
+        # Of a trace the file says how many there are.
+        count = int(drill["workload"].get("requests", 0))
         fewer = sorted({count // 4, count // 2, count * 3 // 4} - {0, count})
         tried = [_set(drill, ("workload", "requests"), n) for n in fewer]
         found = first_failing(tried) if tried else None

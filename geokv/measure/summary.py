@@ -37,7 +37,7 @@ from geokv.measure.statistics.shown import shown_ttft, statistics
 from geokv.measure.texts import shown_answers
 from geokv.measure.verdict import decide
 from geokv.scenario import Scenario
-from geokv.scenario.workload import Document, WorkingSet
+from geokv.scenario.workload import Document, Trace, WorkingSet
 
 
 def summarise(run_dir: Path) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def summarise(run_dir: Path) -> dict[str, Any]:
 def _ran(scenario: Scenario, manifest: Manifest) -> dict[str, Any]:
     workload = scenario.workload
     lengths = manifest.prompt or workload
-    if isinstance(lengths, Document):
+    if isinstance(lengths, Document | Trace):
         raise RunError("manifest.json: has no prompt lengths, another version of geokv wrote it")
     return {
         "document": workload.text.file if isinstance(workload, Document) else None,

@@ -16,13 +16,18 @@ def header(summary: dict[str, Any]) -> list[str]:
     scale = ran["byte_scale"]
     size = "full size" if scale == 1 else f"bytes and rates ÷ {scale}"
     askers = ", ".join(ran["askers"])
+    what = (
+        f"{ran['tenants'] * ran['prefixes']} prefixes of {ran['prefix_tokens']:,} tokens at "
+        f"{', '.join(ran['providers'])}"
+        if "prefixes" in ran
+        else f"replayed from {ran['trace']}, prompts of {ran['prompt_tokens']:,} tokens (median)"
+    )
     return [
         f"{ran['model']} ran, stands for {ran['stands_for']} · GPU time {ran['compute']} · "
         f"S = {scale}: {size}",
         f"{ran['clock']} clock · kernel {ran['kernel']} · seed {ran['seed']} · "
         f"{ran['requests']} requests at {ran['rate_per_s']:g}/s to {askers} · "
-        f"{ran['tenants'] * ran['prefixes']} prefixes of {ran['prefix_tokens']:,} tokens at "
-        f"{', '.join(ran['providers'])}",
+        f"{what}",
     ]
 
 

@@ -16,7 +16,7 @@ from geokv.scenario.seeds import seed_problems
 from geokv.scenario.sharing import sharing_problems
 from geokv.scenario.sweep import Value
 from geokv.scenario.texts import KEYS
-from geokv.scenario.workload import Document, Stream, WorkingSet
+from geokv.scenario.workload import Document, OpenLoop, Trace, WorkingSet
 
 if TYPE_CHECKING:
     from geokv.scenario.model import Scenario
@@ -121,7 +121,7 @@ def _untested_changes(scenario: Scenario) -> list[str]:
 def _sites(scenario: Scenario) -> list[str]:
     named = {}
     # A stream may have several of each; see checks_drill.
-    one_of_each = not isinstance(scenario.workload, Stream)
+    one_of_each = not isinstance(scenario.workload, OpenLoop)
     if one_of_each:
         named["workload.provider"] = scenario.workload.provider
         named["workload.asker"] = scenario.workload.asker
@@ -181,12 +181,17 @@ def _tokens(scenario: Scenario) -> list[str]:
                 f"{chunk}: must be a multiple of {block} ({own.block_tokens}), "
                 f"got {own.chunk_tokens}"
             )
-        elif not isinstance(workload, Document) and workload.prefix_tokens % own.chunk_tokens:
+        elif (
+            not isinstance(workload, Document | Trace) and workload.prefix_tokens % own.chunk_tokens
+        ):
             found.append(
                 f"workload.prefix_tokens: must be a multiple of {chunk} "
                 f"({own.chunk_tokens}), got {workload.prefix_tokens}"
             )
-        if not isinstance(workload, Document) and workload.question_tokens < own.block_tokens:
+        if (
+            not isinstance(workload, Document | Trace)
+            and workload.question_tokens < own.block_tokens
+        ):
             found.append(
                 "workload.question_tokens: must fill at least one block of "
                 f"{own.block_tokens} tokens, got {workload.question_tokens}"

@@ -10,7 +10,7 @@ from geokv.scenario.directory import CentralDirectory
 from geokv.scenario.expect import Expect
 from geokv.scenario.paths import suggest
 from geokv.scenario.timeline import Background, Event, Partition
-from geokv.scenario.workload import Stream
+from geokv.scenario.workload import OpenLoop, Stream
 
 if TYPE_CHECKING:
     from geokv.scenario.model import Scenario
@@ -23,7 +23,7 @@ _NEEDS_DISK = ("disk-full", "disk-slow", "store-outage")
 def drill_problems(scenario: Scenario) -> list[str]:
     """Every contradiction of a drill, as ``path: what is wrong``; those of a scenario that uses
     parts of a drill and is none, too."""
-    if not isinstance(scenario.workload, Stream):
+    if not isinstance(scenario.workload, OpenLoop):
         return _not_a_drill(scenario)
     found = [*_stream(scenario, scenario.workload), *_promises(scenario)]
     for number, event in enumerate(scenario.timeline):
@@ -38,13 +38,20 @@ def _not_a_drill(scenario: Scenario) -> list[str]:
         "expect.drill": scenario.expect.drill,
         "routing.policy": scenario.routing.policy != "asker",
     }
-    return [f"{path}: needs workload.kind stream" for path, value in named.items() if value]
+    return [
+        f"{path}: needs workload.kind stream or trace" for path, value in named.items() if value
+    ]
 
 
-def _stream(scenario: Scenario, stream: Stream) -> list[str]:
+def _stream(scenario: Scenario, workload: OpenLoop) -> list[str]:
     sites = list(scenario.topology.sites)
     found = []
-    for key, named in (("askers", list(stream.askers)), ("providers", stream.providers)):
+    naming = {"askers": list(workload.askers)}
+    if isinstance(workload, Stream):
+        naming["providers"] = workload.providers
+    else:
+        naming["file"] = [site for site in workload.asked if site not in workload.askers]
+    for key, named in naming.items():
         for site in named:
             if site not in sites:
                 found.append(_unknown(f"workload.{key}", "site", site, sites))
@@ -72,8 +79,8 @@ def _promises(scenario: Scenario) -> list[str]:
 
 def _figures(scenario: Scenario) -> list[str]:
     """Fetching beside computing is all that a drill has to draw."""
-    assert isinstance(scenario.workload, Stream), "drills are streams"
-    if scenario.figures and scenario.workload.probe != "recompute":
+    probe = scenario.workload.probe if isinstance(scenario.workload, Stream) else None
+    if scenario.figures and probe != "recompute":
         return ["figures: compare fetching with computing, which needs workload.probe recompute"]
     found = []
     for number, figure in enumerate(scenario.figures):
@@ -84,7 +91,7 @@ def _figures(scenario: Scenario) -> list[str]:
     return found
 
 
-def event_problems(scenario: Scenario, stream: Stream, event: Event, place: str) -> list[str]:
+def event_problems(scenario: Scenario, workload: OpenLoop, event: Event, place: str) -> list[str]:
     """What an event names that the drill does not have, as ``place.key: what is wrong``."""
     topology = scenario.topology
     sites, links = list(topology.sites), list(topology.links)
@@ -98,13 +105,15 @@ def event_problems(scenario: Scenario, stream: Stream, event: Event, place: str)
         elif key == "from" and link in links and site not in str(link).split("-"):
             found.append(f"{place}.from: {site} is no end of {link}")
     tenant = getattr(event, "tenant", None)
-    tenants = [f"tenant-{number}" for number in range(max(2, stream.tenants))]
+    tenants = [f"tenant-{number}" for number in range(max(2, workload.tenants))]
     if tenant is not None and tenant not in tenants:
         found.append(_unknown(f"{place}.tenant", "tenant", tenant, tenants))
     if event.fault.startswith(_NEEDS_TABLE) and not isinstance(
         scenario.cache.directory, CentralDirectory
     ):
         found.append(f"{place}.fault: needs cache.directory.kind central")
+    if event.fault == "tenant-load" and not isinstance(workload, Stream):
+        found.append(f"{place}.fault: fetches a stream's prefixes, needs workload.kind stream")
     if event.fault in _NEEDS_DISK or getattr(event, "tier", None) == "disk":
         site = getattr(event, "site", "")
         if site in sites and not scenario.deployment.at(site).disk_bytes:

@@ -25,7 +25,7 @@ from geokv.scenario.sweep import Cell, SweepAxis
 from geokv.scenario.timeline import AnyEvent
 from geokv.scenario.translation import Translation
 from geokv.scenario.vm import VmSettings
-from geokv.scenario.workload import Stream, Workload
+from geokv.scenario.workload import OpenLoop, Workload
 
 Arm = Literal["recompute", "local-hit", "remote-hit", "control-foreign", "control-corrupt"]
 ARMS: tuple[Arm, ...] = ("recompute", "local-hit", "remote-hit")
@@ -92,7 +92,7 @@ class Scenario(Strict):
     @property
     def is_drill(self) -> bool:
         """Whether its cells are drills: a stream of requests, faults, checkers."""
-        return isinstance(self.workload, Stream)
+        return isinstance(self.workload, OpenLoop)
 
     def resolved(self) -> dict[str, Any]:
         """Plain data with every name resolved; ``load_scenario`` takes it back unchanged."""

@@ -34,6 +34,19 @@ def working_prefix(seed: int, number: int, tokens: int, vocab: int) -> list[int]
     return digits + _draw(stream(seed, "prefix", number), tokens - NUMBER_TOKENS, vocab)
 
 
+def trace_block(seed: int, number: int, tokens: int, vocab: int) -> list[int]:
+    """Block ``number`` of a trace: unlike every other in its first ids, as questions.
+
+    Raises:
+        ValueError: so short a block cannot carry the number.
+    """
+    digits = min(NUMBER_TOKENS, tokens)
+    if number >= vocab**digits:
+        raise ValueError(f"block {number} cannot be numbered in {digits} ids of {vocab}")
+    head = _numbered(seed, "trace-number", number, vocab)[:digits]
+    return head + _draw(stream(seed, "trace-block", number), tokens - digits, vocab)
+
+
 def working_order(seed: int, prefixes: int, requests: int, order: str, skew: float) -> list[int]:
     """Which prefix each request of a working set asks for, first to last.
 

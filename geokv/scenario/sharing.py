@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from geokv.scenario.paths import suggest
 from geokv.scenario.substrate import FOREIGN, LOSSY, TCP_ONLY, Substrate
 from geokv.scenario.tenants import TENANTS
-from geokv.scenario.workload import Stream
+from geokv.scenario.workload import OpenLoop
 
 if TYPE_CHECKING:
     from geokv.scenario.model import Scenario
@@ -66,7 +66,7 @@ def _codec(scenario: Scenario) -> list[str]:
 def _caps(scenario: Scenario) -> list[str]:
     substrate = scenario.cache.substrate
     known = list(TENANTS)
-    if isinstance(scenario.workload, Stream):
+    if isinstance(scenario.workload, OpenLoop):
         known += [f"tenant-{number}" for number in range(len(known), scenario.workload.tenants)]
     found = [
         f"cache.substrate.tenant_caps.{name}: unknown tenant (known: {', '.join(known)})"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from geokv.errors import ConfigError
+from geokv.scenario.trace_file import with_lines
 
 KEYS = ("text", "foreign")
 _MOST_BYTES = 4 * 2**20
@@ -21,6 +22,8 @@ def with_texts(data: dict[str, Any], folder: Path | None) -> dict[str, Any]:
         ConfigError: no such file, or not a text.
     """
     workload = data.get("workload")
+    if isinstance(workload, dict) and workload.get("kind") == "trace":
+        return {**data, "workload": with_lines(workload, folder)}
     if not isinstance(workload, dict) or workload.get("kind") != "document":
         return data
     read = {

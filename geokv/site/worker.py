@@ -252,6 +252,9 @@ class Worker:
         if outcome.remote_chunks:
             record.last_byte_ns = outcome.last_byte_ns
             record.usable_ns = outcome.verified_ns
+        if outcome.missed_ns > record.usable_ns:
+            # What never came was waited for like what came: that is no loading.
+            record.last_byte_ns = record.usable_ns = outcome.missed_ns
 
     def _missing_refs(
         self, seq: EngineSequence, ask: Ask, reuse: Reuse, epoch: int

@@ -7,7 +7,7 @@ import asyncio
 from geokv.coordinator.drill.stage import Stage
 from geokv.errors import RunError
 from geokv.scenario.directory import CentralDirectory
-from geokv.scenario.workload import Stream
+from geokv.scenario.workload import OpenLoop
 
 _SETTLE_S = 30.0
 _LOOK_DEADLINE_S = 5.0
@@ -20,7 +20,7 @@ async def quiesce(stage: Stage) -> None:
     the table, what each has said to it (``traffic``), and one ``quiesced``.
     """
     workload = stage.scenario.workload
-    assert isinstance(workload, Stream), "drills are streams"
+    assert isinstance(workload, OpenLoop), "drills are open loop"
     await asyncio.sleep(workload.quiesce)
     running = [site for site in stage.sites if stage.is_up(site)]
     fell = {site: stage.fleet.sites[site].last_words() for site in stage.fell()}

@@ -20,20 +20,21 @@ from geokv.coordinator.drill.disks import prepare_disk, release_disks
 from geokv.coordinator.drill.log import DrillLog
 from geokv.coordinator.drill.moments import Moments
 from geokv.coordinator.drill.quiesce import quiesce
-from geokv.coordinator.drill.schedule import Due, schedule
+from geokv.coordinator.drill.schedule import Due, schedule, trace_schedule
+from geokv.coordinator.drill.setup import do
 from geokv.coordinator.drill.stage import Stage
 from geokv.coordinator.drill.stream import StreamRunner
 from geokv.coordinator.drill.timeline import Timeline, faults_of
 from geokv.coordinator.fleet import Fleet
 from geokv.coordinator.live.beside import Beside
 from geokv.coordinator.live.desk import Desk, in_drill, refuse
-from geokv.coordinator.prompts import StreamPrompts
+from geokv.coordinator.prompts import StreamPrompts, TracePrompts
 from geokv.lab.build import Lab
 from geokv.lab.check import check_links
 from geokv.lab.plan import compile_plan
 from geokv.live.events import planned_links
 from geokv.scenario import Cell, Scenario
-from geokv.scenario.workload import Stream
+from geokv.scenario.workload import OpenLoop, Stream
 from geokv.site.settings import SiteSettings
 
 _BEAT_NS = 100_000_000
@@ -108,8 +109,7 @@ class DrillRunner:
 
     async def _drill(self, cell: Cell, stage: Stage, beside: Beside | None) -> None:
         scenario, workload = cell.scenario, cell.scenario.workload
-        assert isinstance(workload, Stream), "drills are streams"
-        prompts = StreamPrompts(workload, scenario.seed)
+        assert isinstance(workload, OpenLoop), "drills are open loop"
         await _on_the_beat()
         stage.note(
             "drill-begin",
@@ -130,8 +130,7 @@ class DrillRunner:
             moments = Moments()
             stream = StreamRunner(stage, tenants(self._run), clients, moments)
             await self._connect(stage, workload)
-            await self._prepare(stage, stream, workload, prompts)
-            due = schedule(workload, prompts, scenario.seed)
+            due = await self._due(stage, stream, workload)
             timeline = Timeline(stage, moments, faults_of(stage))
             start_ns = await _on_the_beat() + _BEAT_NS
             stage.note("stream-begin", requests=len(due), start_ns=start_ns)
@@ -151,7 +150,7 @@ class DrillRunner:
                 self._progress("quiesce", cell=cell.index)
                 await quiesce(stage)
             self._check(stage, "after")
-            self._note_cold(stage, due[:sent], workload.output_tokens)
+            self._note_cold(stage, due[:sent])
             stage.note("drill-end")
         finally:
             for client in clients.values():
@@ -160,16 +159,16 @@ class DrillRunner:
 
     # -- before ------------------------------------------------------------------
 
-    def _clients(self, stage: Stage, workload: Stream) -> dict[str, StreamClient]:
+    def _clients(self, stage: Stage, workload: OpenLoop) -> dict[str, StreamClient]:
         clients = {}
-        for site in dict.fromkeys([*workload.askers, *workload.providers]):
+        for site in workload.asked:
             process, orders = stage.fleet.start_helper(
                 f"client-{site}", run_stream_client, stage.lab.access_netns(site)
             )
             clients[site] = StreamClient(process, orders)
         return clients
 
-    async def _connect(self, stage: Stage, workload: Stream) -> None:
+    async def _connect(self, stage: Stage, workload: OpenLoop) -> None:
         """Connections between all sites, with open congestion windows if asked for."""
         for site in stage.sites:
             await stage.control(site).patient("/connect", _LONG_S)
@@ -177,11 +176,25 @@ class DrillRunner:
         if not substrate.warm:
             return
         plan = stage.lab.plan
-        for site in workload.askers:
-            others = [name for name in workload.providers if name != site]
+        for site in workload.fetching:
+            others = [name for name in workload.sources if name != site]
             bdp_bytes = max((plan.path(name, site).bdp_bytes for name in others), default=0)
             per_stream = max(_WARM_FLOOR_BYTES, 8 * bdp_bytes // substrate.streams)
             await stage.control(site).patient("/warm", _LONG_S, bytes_per_stream=per_stream)
+
+    async def _due(self, stage: Stage, stream: StreamRunner, workload: OpenLoop) -> list[Due]:
+        """Prepare caches; then all that is to be asked."""
+        seed = stage.scenario.seed
+        if isinstance(workload, Stream):
+            prompts = StreamPrompts(workload, seed)
+            await self._prepare(stage, stream, workload, prompts)
+            return schedule(workload, prompts, seed)
+        first, due = trace_schedule(workload, TracePrompts(workload, seed), seed)
+        for one in first:
+            await do(stage, one.setup)
+            stream.setup += one.setup
+            await stream.prepare(one.number, one.tenant, one.site, one.tokens, one.max_tokens)
+        return due
 
     async def _prepare(
         self, stage: Stage, stream: StreamRunner, workload: Stream, prompts: StreamPrompts
@@ -226,16 +239,17 @@ class DrillRunner:
                 problems=found.problems,
             )
 
-    def _note_cold(self, stage: Stage, due: list[Due], output_tokens: int) -> None:
+    def _note_cold(self, stage: Stage, due: list[Due]) -> None:
         """What a cold engine answers to every prompt; computed once for cells that ask alike."""
         if not due:
             return
         settings = stage.settings(stage.sites[0])
-        key = repr((_content(settings), output_tokens, [one.tokens for one in due]))
+        asked = list({one.prompt: one for one in due}.values())
+        key = repr((_content(settings), [(one.max_tokens, one.tokens) for one in asked]))
         if key not in self._cold:
-            self._progress("cold", prompts=len(due))
+            self._progress("cold", prompts=len(asked))
             _, orders = stage.fleet.start_helper("cold", run_cold, settings)
-            questions = [ColdQuestion(one.prompt, one.tokens, output_tokens) for one in due]
+            questions = [ColdQuestion(one.prompt, one.tokens, one.max_tokens) for one in asked]
             self._cold[key] = ask_cold(orders, questions)
         for answer in self._cold[key]:
             stage.note("cold", prompt=answer.prompt, output_ids=answer.output_ids, text=answer.text)

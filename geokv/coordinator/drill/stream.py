@@ -13,12 +13,13 @@ from geokv.coordinator.deploy import API_PORT
 from geokv.coordinator.drill.client import StreamClient
 from geokv.coordinator.drill.moments import Moments
 from geokv.coordinator.drill.schedule import Due
+from geokv.coordinator.drill.setup import do, drop
 from geokv.coordinator.drill.stage import Stage
 from geokv.coordinator.tracing import block_tokens, prompt_blocks
 from geokv.errors import RunError
 from geokv.routing.door import Doors
 from geokv.routing.policy import Arrival
-from geokv.scenario.workload import Stream
+from geokv.scenario.workload import OpenLoop, Stream
 from geokv.site.record import RequestRecord
 from geokv.site.settings import Tenant
 from geokv.units import NS_PER_S
@@ -27,7 +28,6 @@ WAY_S = 0.05
 """Beyond the deadline that sites keep: for the way there and back, and for the client's clock."""
 _PATIENCE_S = 1.0
 """How much longer than that a client waits, so that what hangs is seen to hang."""
-_FORGET_DEADLINE_S = 0.05
 _RECORD_DEADLINE_S = 1.0
 _PREPARE_DEADLINE_S = 60.0
 _TOLD = ("status", "ttft_ns", "source", "cached_tokens", "wire_bytes")
@@ -49,9 +49,11 @@ class StreamRunner:
         moments: Moments,
     ) -> None:
         workload = stage.scenario.workload
-        assert isinstance(workload, Stream), "drills are streams"
+        assert isinstance(workload, OpenLoop), "drills are open loop"
         self._stage = stage
-        self._workload = workload
+        self._deadline_s = workload.deadline
+        self._forgets = isinstance(workload, Stream) and workload.cold == "forget"
+        self._prefix_tokens = workload.prefix_tokens if isinstance(workload, Stream) else None
         self._tenants = tenants
         self._clients = clients
         self._moments = moments
@@ -62,14 +64,16 @@ class StreamRunner:
         """What was done to sites since the last request; the next one's event takes it."""
         self._stopped = False
 
-    async def prepare(self, number: int, tenant: int, site: str, tokens: list[int]) -> None:
-        """Have a provider compute, store and publish one prefix.
+    async def prepare(
+        self, number: int, tenant: int, site: str, tokens: list[int], max_tokens: int = 1
+    ) -> None:
+        """Have a provider compute, store and publish one prefix, or one line of a trace.
 
         Raises:
             RunError: it could not; a drill does not begin with half of what it needs.
         """
         request_id = f"prepare-{site}-{tenant}-{number}"
-        question = self._question(request_id, tenant, site, tokens, 1, _PREPARE_DEADLINE_S)
+        question = self._question(request_id, tenant, site, tokens, max_tokens, _PREPARE_DEADLINE_S)
         reply = await self._clients[site].ask(question)
         if reply.error is not None:
             raise RunError(f"site {site} could not prepare prefix {number}: {reply.error}")
@@ -78,11 +82,10 @@ class StreamRunner:
             site,
             request_id=request_id,
             tenant=self._tenants[tenant].name,
-            prefix=number,
-            prefix_tokens=self._workload.prefix_tokens,
+            **self._begins(number),
             prompt_tokens=len(tokens),
             sent_ns=reply.sent_ns,
-            max_tokens=1,
+            max_tokens=max_tokens,
             **self._traced(tokens),
         )
 
@@ -112,11 +115,14 @@ class StreamRunner:
     async def _one(self, due: Due) -> None:
         stage, request_id = self._stage, f"r{due.number}"
         tenant, door = self._tenants[due.tenant].name, due.site
+        if due.setup:
+            await do(stage, due.setup)
+            self.setup += due.setup
         site = self._doors.choose(Arrival(due.number, door, tenant, tuple(due.tokens)))
-        if self._workload.cold == "forget" and stage.is_up(site):
-            await self._forget(site)
+        if self._forgets and stage.is_up(site):
+            await drop(stage, site)
             self.setup.append(f"drop {site}")
-        deadline_s = self._workload.deadline + WAY_S
+        deadline_s = self._deadline_s + WAY_S
         sent_ns = now_ns()
         stage.note(
             "request",
@@ -128,11 +134,11 @@ class StreamRunner:
             due_ns=due.due_ns,
             deadline_ns=sent_ns + round(deadline_s * NS_PER_S),
             prompt_tokens=len(due.tokens),
-            prefix=due.prefix,
-            prefix_tokens=self._workload.prefix_tokens,
-            max_tokens=self._workload.output_tokens,
+            **self._begins(due.prefix),
+            max_tokens=due.max_tokens,
             **({"probe": due.probe} if due.probe else {}),
             **({"door": door} if door != site else {}),
+            **due.more,
             **self._traced(due.tokens),
         )
         self._moments.count_sent()
@@ -141,7 +147,7 @@ class StreamRunner:
             due.tenant,
             site,
             due.tokens,
-            self._workload.output_tokens,
+            due.max_tokens,
             deadline_s + _PATIENCE_S,
         )
         reply = await self._clients[door].ask(question)
@@ -168,19 +174,17 @@ class StreamRunner:
             **{name: said[name] for name in _TOLD if name in said},
         )
 
+    def _begins(self, prefix: int | None) -> dict[str, Any]:
+        """What a prompt has in common with others, where prefixes have numbers."""
+        if self._prefix_tokens is None:
+            return {}
+        return {"prefix": prefix, "prefix_tokens": self._prefix_tokens}
+
     def _traced(self, tokens: Sequence[int]) -> dict[str, Any]:
         """What a trace needs to know of a request."""
         setup, self.setup = self.setup, []
         size = self._block_tokens
         return {"setup": setup, "block_tokens": size, "blocks": prompt_blocks(tokens, size)}
-
-    async def _forget(self, site: str) -> None:
-        try:
-            await self._stage.control(site).post(
-                "/drop", _FORGET_DEADLINE_S, tiers=["device", "dram"], tell=False
-            )
-        except RunError as error:
-            self._stage.note("not-forgotten", site, said=error.message)
 
     async def _record(self, site: str, request_id: str) -> RequestRecord | None:
         """The serving site's word on it; None when that life of it has none."""

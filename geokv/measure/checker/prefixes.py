@@ -22,7 +22,8 @@ class Prefixes:
         """Names of the beginnings of its prompt: number i is that of ``i * STEP_TOKENS`` tokens.
 
         A prompt is its token ids; or a name, with that of the ``prefix`` that it has in common
-        with others and how many tokens that is. Empty where nothing is known.
+        with others and how many tokens that is, or with names of its ``blocks``. Empty where
+        nothing is known.
         """
         prompt = request.get("prompt")
         if isinstance(prompt, list):
@@ -31,7 +32,7 @@ class Prefixes:
                 names.append(hash((names[-1], *prompt[start:end])))
             return names
         if "prefix" not in request:
-            return []
+            return _of_blocks(request)
         common = request["prefix_tokens"] // STEP_TOKENS
         whole = max(common, request.get("prompt_tokens", 0) // STEP_TOKENS)
         of_prefix: list[Hashable] = [("prefix", request["prefix"], i) for i in range(common + 1)]
@@ -52,3 +53,14 @@ class Prefixes:
         steps = min(tokens // STEP_TOKENS, len(names) - 1)
         holders = self._first.get(names[steps], ()) if steps > 0 else ()
         return next((one for one in holders if one is not but and one["t_ns"] < before_ns), None)
+
+
+def _of_blocks(request: Event) -> list[Hashable]:
+    """Each block's name stands for all before it too."""
+    size, blocks = request.get("block_tokens", 0), request.get("blocks", ())
+    if not size or STEP_TOKENS % size:
+        return []
+    per_step = STEP_TOKENS // size
+    whole = request.get("prompt_tokens", 0) // STEP_TOKENS
+    ends = blocks[per_step - 1 : whole * per_step : per_step]
+    return [0, *(("block", name) for name in ends)]

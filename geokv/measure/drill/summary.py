@@ -23,7 +23,8 @@ from geokv.measure.statistics.carried import tail
 from geokv.measure.statistics.shown import declared
 from geokv.measure.statistics.shown import notes as statistics_notes
 from geokv.scenario import Scenario
-from geokv.scenario.workload import Stream
+from geokv.scenario.workload import OpenLoop, Stream, Trace
+from geokv.units import NS_PER_S
 
 _SHOWN = 8
 """Longer lists in an excerpt, such as all keys of a site, are cut to so many."""
@@ -69,8 +70,8 @@ def summarise_drill(run_dir: Path) -> dict[str, Any]:
 
 
 def _ran(scenario: Scenario, manifest: Manifest) -> dict[str, Any]:
-    stream = scenario.workload
-    if not isinstance(stream, Stream):
+    workload = scenario.workload
+    if not isinstance(workload, OpenLoop):
         raise RunError(f"{scenario.name} is not a drill", "use geokv table RUN")
     return {
         "model": manifest.model,
@@ -81,18 +82,37 @@ def _ran(scenario: Scenario, manifest: Manifest) -> dict[str, Any]:
         "kernel": manifest.kernel,
         "seed": manifest.seed,
         "seeds": scenario.seed_list,
-        "tenants": stream.tenants,
+        "tenants": workload.tenants,
+        "output_tokens": workload.output_tokens,
+        "requests": workload.requests,
+        "chunk_tokens": scenario.deployment.chunk_tokens,
+        "swept": [path for axis in scenario.sweep for path in axis.paths],
+        **(_stream(workload) if isinstance(workload, Stream) else _trace(workload)),
+    }
+
+
+def _stream(stream: Stream) -> dict[str, Any]:
+    return {
         "prefixes": stream.prefixes,
         "prefix_tokens": stream.prefix_tokens,
         "question_tokens": stream.question_tokens,
-        "output_tokens": stream.output_tokens,
-        "requests": stream.requests,
         "rate_per_s": stream.rate,
         "askers": dict(stream.askers),
         "providers": list(stream.providers),
         "cold": stream.cold,
-        "chunk_tokens": scenario.deployment.chunk_tokens,
-        "swept": [path for axis in scenario.sweep for path in axis.paths],
+    }
+
+
+def _trace(trace: Trace) -> dict[str, Any]:
+    lasts_ns = trace.due_ns[-1]
+    lengths = [trace.prompt_tokens(line) for line in trace.stream]
+    return {
+        "trace": trace.file.file,
+        "prompt_tokens": percentile(lengths, 0.5),
+        "rate_per_s": round((trace.requests - 1) * NS_PER_S / lasts_ns, 3) if lasts_ns else 0.0,
+        "askers": dict.fromkeys(trace.asked, 1.0) | trace.askers,
+        "providers": trace.prepared_at,
+        "cold": "keep",
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,19 +71,28 @@ def _messages(traffic: Traffic | None, history: History) -> dict[str, Any] | Non
         "directory_bytes": said,
         "header_bytes": headers,
         "kv_bytes": payload,
-        "metadata_per_kv_byte": share_of(said + (headers or 0), payload, 6),
+        "metadata_per_kv_byte": share_of(said + headers, payload, 6),
     }
 
 
-def _answers(history: History) -> tuple[int, int | None]:
-    """Payload of chunks that were fetched, and what their record headers add; None where what
-    was sent and what came are not the same answers."""
-    fetched = [e for e in history.of("fetch") if not e.get("cause") and "bytes" in e]
-    sent = [e for e in history.of("serve") if not e.get("cause")]
-    payload = sum(int(event["bytes"]) for event in fetched)
-    if sum(int(event["parts"]) for event in fetched) != len(sent):
-        return payload, None
-    return payload, sum(int(event["sent_bytes"]) for event in sent) - payload
+def _answers(history: History) -> tuple[int, int]:
+    """Payload of chunks that were fetched, and what the record headers of these answers add. What
+    was sent and never came whole is neither."""
+    sent: dict[tuple[str, str, str], deque[int]] = defaultdict(deque)
+    payload = headers = 0
+    for event in history.of("serve", "fetch"):
+        if event.get("cause"):
+            continue
+        if event["op"] == "serve":
+            sent[event["site"], event["peer"], event["key"]].append(int(event["sent_bytes"]))
+        elif "bytes" in event:
+            answers = sent[event["source"], event["site"], event["key"]]
+            payload += int(event["bytes"])
+            # The latest ones: an earlier one may have been given up on its way.
+            latest = [answers.pop() for _ in range(min(int(event["parts"]), len(answers)))]
+            answers.clear()
+            headers += max(0, sum(latest) - int(event["bytes"]))
+    return payload, headers
 
 
 def staleness(history: History) -> tuple[list[int], list[int]]:

@@ -250,16 +250,18 @@ def _exchanged(one: Exchange, cell: int, start_ns: int) -> Served:
     asked, answer = one.request, one.answer or {}
     spans = answer.get("spans")
     ids = answer.get("output_ids")
+    category = str(asked.get("category") or asked.get("probe") or QUESTION)
+    prepares, warmup = category == PREPARE, bool(asked.get("warmup"))
     due_ns = start_ns + int(asked["due_ns"]) if start_ns and "due_ns" in asked else one.sent_ns
     return Served(
         request_id=one.request_id,
         cell=cell,
-        group=ALL,
-        category=str(asked.get("category") or asked.get("probe") or QUESTION),
+        group=PREPARE if prepares else ALL,
+        category=category,
         tenant=one.tenant,
         site=one.site,
-        counted=True,
-        warmup=False,
+        counted=not prepares and not warmup,
+        warmup=warmup,
         ok=one.ok,
         sent_ns=int(answer.get("sent_ns", one.sent_ns)),
         due_ns=due_ns,

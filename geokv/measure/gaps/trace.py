@@ -98,3 +98,21 @@ def _line(one: Served, ids: dict[str, int], timestamp_ms: int, due_ns: int) -> d
     if one.setup:
         line["setup"] = list(one.setup)
     return line
+
+
+def differing(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Where two ``cell`` rows count differently; empty when a replay hit as its run did."""
+    found = [
+        f"{name}: {then[name]} then, {now[name]} now"
+        for name in ("requests", "answered")
+        if then[name] != now[name]
+    ]
+    for kind in ("tokens", "remote_tokens_from"):
+        for site in sorted(then[kind].keys() | now[kind].keys()):
+            old, new = then[kind].get(site, {}), now[kind].get(site, {})
+            found += [
+                f"{site}, {name}: {old.get(name, 0):,} tokens then, {new.get(name, 0):,} now"
+                for name in sorted(old.keys() | new.keys())
+                if old.get(name, 0) != new.get(name, 0)
+            ]
+    return found

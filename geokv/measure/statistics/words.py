@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from geokv.measure.statistics.differences import ALPHA, Difference
 from geokv.scenario import Scenario
-from geokv.scenario.workload import Document, Stream
+from geokv.scenario.workload import Document, Stream, Trace
 
 _NAMED = 6
 """Longer lists are cut, and say so."""
@@ -40,6 +40,8 @@ def warmup_said(scenario: Scenario) -> str:
         return "none: a question that was asked before would be found in the cache"
     if isinstance(workload, Stream):
         return "none: the providers warm the caches, and the runner the connections"
+    if isinstance(workload, Trace):
+        return "none beside what the trace's own lines warm up"
     if not workload.warmup:
         return "none: the first request of a cell and arm counts like the others"
     return (

@@ -7,6 +7,7 @@ from typing import Any
 
 from geokv.report.page.figures import figures_section
 from geokv.report.page.fine_print import notes_section
+from geokv.report.page.gaps import gaps_section
 from geokv.report.page.honesty import honesty_section
 from geokv.report.page.judged import control_section, judged_section
 from geokv.report.page.links import links_section
@@ -22,6 +23,7 @@ MAKERS: list[Maker] = [
     timeline_section,
     figures_section,
     power_section,
+    gaps_section,
     judged_section,
     control_section,
     links_section,

@@ -15,7 +15,7 @@ from geokv.report.sheet.setup import setup
 from geokv.report.sheet.steps import seconds
 from geokv.report.sheet.words import words_of
 from geokv.scenario import Scenario, read_back
-from geokv.scenario.workload import Document, Stream, WorkingSet
+from geokv.scenario.workload import Document, OpenLoop, WorkingSet
 from geokv.units import show_size
 
 _FOLD_FROM = 12
@@ -56,8 +56,8 @@ def _alt(topology: Topology) -> str:
 def _roles(scenario: Scenario) -> dict[str, str]:
     """Site → what it does in this run."""
     workload = scenario.workload
-    askers = list(workload.askers) if isinstance(workload, Stream) else [workload.asker]
-    providers = workload.providers if isinstance(workload, Stream) else [workload.provider]
+    askers = workload.fetching if isinstance(workload, OpenLoop) else [workload.asker]
+    providers = workload.prepared_at if isinstance(workload, OpenLoop) else [workload.provider]
     roles: dict[str, list[str]] = {site: [] for site in scenario.topology.sites}
     for site in askers:
         roles[site].append("asks")
@@ -113,7 +113,7 @@ def _link(link: LinkPlan) -> list[str]:
 def _facts(summary: dict[str, Any], scenario: Scenario) -> Table:
     ran, deployment, cache = summary["ran"], scenario.deployment, scenario.cache
     workload = scenario.workload
-    assert not isinstance(workload, Stream), "of drills the sheet's set-up is shown"
+    assert not isinstance(workload, OpenLoop), "of drills the sheet's set-up is shown"
     if isinstance(workload, Document):
         what = f"document {workload.text.file}, {ran['prefix_tokens']:,} tokens"
     else:

@@ -8,38 +8,42 @@ from geokv.report.sheet.blocks import Table
 from geokv.report.sheet.steps import seconds
 from geokv.report.sheet.words import Words
 from geokv.scenario import Scenario
-from geokv.scenario.workload import Stream
+from geokv.scenario.workload import OpenLoop, Stream
 
 
 def setup(summary: dict[str, Any], scenario: Scenario, words: Words) -> Table:
     """What ran, on what, asked by whom."""
-    text, ran, stream = words.text, summary["ran"], scenario.workload
-    assert isinstance(stream, Stream), "drills are streams"
+    text, ran, workload = words.text, summary["ran"], scenario.workload
+    assert isinstance(workload, OpenLoop), "drills are open loop"
     links = "; ".join(
         text["link"].format(link=name, km=f"{link.km:g}", kind=link.kind)
         for name, link in scenario.topology.links.items()
     )
-    cold = text["cold_forget" if stream.cold == "forget" else "cold_keep"]
+    cold = text["cold_forget" if ran["cold"] == "forget" else "cold_keep"]
     rows = [
         [text["topology"], f"{', '.join(scenario.topology.sites)} — {links}"],
         [
             text["load"],
             text["load_said"].format(
-                requests=stream.requests,
-                rate=f"{stream.rate:g}",
-                arrivals=text[stream.arrivals],
-                askers=", ".join(stream.askers),
-                deadline=seconds(stream.deadline),
+                requests=ran["requests"],
+                rate=f"{ran['rate_per_s']:g}",
+                arrivals=text[workload.arrivals if isinstance(workload, Stream) else "as_recorded"],
+                askers=", ".join(ran["askers"]),
+                deadline=seconds(workload.deadline),
             ),
         ],
         [
             text["content"],
             text["content_said"].format(
-                count=stream.tenants * stream.prefixes,
-                tokens=f"{stream.prefix_tokens:,}",
-                providers=", ".join(stream.providers),
-                question=stream.question_tokens,
+                count=ran["tenants"] * ran["prefixes"],
+                tokens=f"{ran['prefix_tokens']:,}",
+                providers=", ".join(ran["providers"]),
+                question=ran["question_tokens"],
                 chunk=ran["chunk_tokens"],
+            )
+            if isinstance(workload, Stream)
+            else text["replayed"].format(
+                file=ran["trace"], tokens=f"{ran['prompt_tokens']:,}", chunk=ran["chunk_tokens"]
             ),
         ],
         [text["caches"], cold],

@@ -68,6 +68,9 @@ WORDS = Words(
         "content": "what is shared",
         "content_said": "{count} prefixes of {tokens} tokens at {providers}, question "
         "{question} tokens, chunks of {chunk} tokens",
+        "as_recorded": "as recorded",
+        "replayed": "what {file} shares; prompts of {tokens} tokens (median), chunks of {chunk} "
+        "tokens",
         "cold_forget": "the asker forgets before each request, so that each must fetch",
         "cold_keep": "caches work as in production",
         "caches": "caches",

@@ -67,6 +67,9 @@ WORDS = Words(
         "content": "共有する内容",
         "content_said": "{providers} に{tokens}トークンのプレフィックス{count}個、質問"
         "{question}トークン、チャンク{chunk}トークン",
+        "as_recorded": "記録どおり",
+        "replayed": "{file} が共有するもの。プロンプト{tokens}トークン(中央値)、"
+        "チャンク{chunk}トークン",
         "cold_forget": "要求のたびに要求側の内容を消し、毎回転送させる",
         "cold_keep": "キャッシュは実運用どおりに動く",
         "caches": "キャッシュ",

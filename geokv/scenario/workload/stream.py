@@ -92,6 +92,26 @@ class Stream(Strict):
         return next(site for site in [*self.askers, *self.providers] if site != self.provider)
 
     @property
+    def asked(self) -> list[str]:
+        """Sites that may be asked, while preparing too."""
+        return list(dict.fromkeys([*self.askers, *self.providers]))
+
+    @property
+    def prepared_at(self) -> list[str]:
+        """Sites that compute something before the stream begins."""
+        return self.providers
+
+    @property
+    def fetching(self) -> list[str]:
+        """Sites whose requests may fetch."""
+        return list(self.askers)
+
+    @property
+    def sources(self) -> list[str]:
+        """Sites that have what others fetch."""
+        return self.providers
+
+    @property
     def warmup(self) -> int:
         """None: caches are warmed by the providers, connections by the runner."""
         return 0

@@ -99,8 +99,10 @@ def test_bytes_about_kv_beside_bytes_of_kv() -> None:
     }  # fmt: skip
     assert (found["directory_bytes"], found["header_bytes"], found["kv_bytes"]) == (200, 200, 2000)
     assert found["metadata_per_kv_byte"] == 0.2
-    unknown = metadata.cell(view([], *events, serve(13, key="s"), traffic=traffic))["messages"]
-    assert unknown["header_bytes"] is None, "an answer that nobody had is no header's"
+    lost_one = metadata.cell(
+        view([], serve(8, key="p"), *events, serve(13, key="s"), traffic=traffic)
+    )
+    assert lost_one["messages"]["header_bytes"] == 200, "what never came whole is not counted"
 
 
 def test_the_directory_is_behind_until_it_is_told() -> None:

@@ -53,7 +53,7 @@ BAD = [
     (
         "workload/kind",
         "poisson",
-        "workload.kind: must be 'shared-prefix', 'document', 'working-set', 'stream', "
+        "workload.kind: must be 'shared-prefix', 'document', 'working-set', 'stream', 'trace', "
         "got 'poisson'",
     ),
     (
