@@ -14,7 +14,7 @@ from geokv.scenario.checks_drill import event_problems
 from geokv.scenario.paths import suggest
 from geokv.scenario.timeline import AnyEvent, Event
 from geokv.scenario.timeline.event import NAME
-from geokv.scenario.workload import Stream
+from geokv.scenario.workload import OpenLoop
 
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
@@ -76,7 +76,7 @@ def event_by_hand(
         ConfigError: no such fault, site or link, a name that is taken, or a run that takes none.
     """
     stream = scenario.workload
-    if not isinstance(stream, Stream):
+    if not isinstance(stream, OpenLoop):
         raise ConfigError(
             "faults are made in drills; this is a measurement run, whose weather is fair",
             "run a scenario with workload.kind stream: geokv run live --pace 1x",

@@ -50,7 +50,8 @@ def summarise(run_dir: Path) -> dict[str, Any]:
     run = reduce_run(run_dir)
     scenario, manifest, results = run.scenario, run.manifest, run.results
     whole = [point.result for point in run.points]
-    views = measured_views(run_dir, scenario.cells(), run.requests, run.records)
+    void = {result.cell.index for result in results if not result.valid}
+    views = measured_views(run_dir, scenario.cells(), run.requests, run.records, void)
     judged = [
         *judge(scenario.expect, results),
         *judge_energy(scenario.expect.energy, results, run.by_cell, run.numbers),

@@ -92,7 +92,7 @@ def about(summary: dict[str, Any]) -> str:
     """What ran, in facts that a dot divides."""
     ran = summary["ran"]
     return (
-        f"{words.prefixes(ran)} + question {ran['question_tokens']:,} tokens · "
+        f"{words.asked(ran)} · "
         f"{ran['model']} stands for {ran['stands_for']} · S = {ran['byte_scale']} · "
         f"{ran['clock']} clock · kernel {ran['kernel']} · {words.seeds(ran)} · "
         f"n = {ran['requests']}"

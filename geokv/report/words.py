@@ -103,6 +103,13 @@ def short_title(path: str) -> str:
     return path.rsplit(".", 1)[-1].replace("_", "\n")
 
 
+def asked(ran: dict[str, Any]) -> str:
+    """What prompts are made of, and how long they are."""
+    if "trace" in ran:
+        return f"prompts of {ran['trace']}, {ran['prompt_tokens']:,} tokens (median)"
+    return f"{prefixes(ran)} + question {ran['question_tokens']:,} tokens"
+
+
 def prefixes(ran: dict[str, Any]) -> str:
     """How many prefixes of what length."""
     length = f"{ran['prefix_tokens']:,}"
@@ -122,7 +129,6 @@ def header(summary: dict[str, Any]) -> list[str]:
     def one(path: str, shown: str, of_many: str) -> str:
         return of_many if path in ran["swept"] else shown
 
-    prefix = prefixes(ran)
     chunks = one("deployment.chunk_tokens", f"of {ran['chunk_tokens']} tokens", "of swept size")
     streams = one("cache.substrate.streams", str(ran["streams"]), "swept")
     in_flight = one("cache.substrate.in_flight", str(ran["in_flight"]), "swept")
@@ -132,8 +138,7 @@ def header(summary: dict[str, Any]) -> list[str]:
         f"{ran['clock']} clock · kernel {ran['kernel']} · {seeds(ran)} · "
         f"{ran['requests']} requests per {'seed, ' if len(ran['seeds']) > 1 else ''}cell and arm"
         f"{_apart(ran)}",
-        f"{document}{prefix} + question {ran['question_tokens']:,} tokens · "
-        f"chunks {chunks}, {streams} streams × {in_flight} in flight",
+        f"{document}{asked(ran)} · chunks {chunks}, {streams} streams × {in_flight} in flight",
     ]
 
 

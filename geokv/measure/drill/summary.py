@@ -43,6 +43,7 @@ def summarise_drill(run_dir: Path) -> dict[str, Any]:
     histories = {history.cell: history for history in load_histories(run_dir)}
     cells = [reduce_drill_cell(cell, histories.get(cell.index)) for cell in scenario.cells()]
     verdict, judged = decide_drill(cells)
+    void = {cell.cell.index for cell in cells if not cell.recorded or cell.link_problems}
     return {
         "kind": "drill",
         "verdict": verdict.word,
@@ -61,7 +62,7 @@ def summarise_drill(run_dir: Path) -> dict[str, Any]:
         "statistics": declared(scenario, manifest.clock),
         "control": scenario.control.model_dump(mode="json") if scenario.control else None,
         "cells": [_cell(cell) for cell in cells],
-        "gaps": gaps(drill_views(scenario.cells(), histories), manifest.kv_bytes_per_token),
+        "gaps": gaps(drill_views(scenario.cells(), histories, void), manifest.kv_bytes_per_token),
         "stops": [_stop(one) for one in stops(cells)],
         "figures": [figure.model_dump(mode="json") for figure in scenario.figures],
         "energy": drill_energy(scenario, manifest, cells),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,12 +90,14 @@ class CellView:
         requests: in the order of sending; arms with planted KV left out.
         history: None where sites wrote none.
         traffic: of the directory over links; None where it was not recorded.
+        valid: links kept to their plan. Of a cell where they did not no number counts.
     """
 
     cell: Cell
     requests: list[Served]
     history: History | None
     traffic: Traffic | None
+    valid: bool = True
 
     @property
     def scenario(self) -> Scenario:
@@ -116,7 +118,7 @@ class CellView:
     @property
     def place(self) -> dict[str, Any]:
         """How a row of ``summary.json`` names the cell."""
-        return {"cell": self.cell.index, "label": self.cell.label}
+        return {"cell": self.cell.index, "label": self.cell.label, "valid": self.valid}
 
 
 def measured_views(
@@ -124,8 +126,12 @@ def measured_views(
     cells: Sequence[Cell],
     requests: Sequence[Request],
     records: Sequence[CellRecord],
+    void: Collection[int] = (),
 ) -> list[CellView]:
     """Cells of a measurement run, as far as it got.
+
+    Args:
+        void: cells of which no number counts.
 
     Raises:
         RunError: a line of a history is no event.
@@ -138,17 +144,23 @@ def measured_views(
         rows = sorted((one for one in requests if one.cell == cell.index), key=_sent)
         history = _within(parts[cell.index % len(parts)], record) if parts and record else None
         traffic = (record.directory or None) if record else None
-        views.append(CellView(cell, _kept(rows), history, traffic))
+        views.append(CellView(cell, _kept(rows), history, traffic, cell.index not in void))
     return views
 
 
-def drill_views(cells: Sequence[Cell], histories: dict[int | None, History]) -> list[CellView]:
-    """Cells of a drill, as far as it got."""
+def drill_views(
+    cells: Sequence[Cell], histories: dict[int | None, History], void: Collection[int] = ()
+) -> list[CellView]:
+    """Cells of a drill, as far as it got.
+
+    Args:
+        void: cells of which no number counts.
+    """
     views = []
     for cell in cells:
         history = histories.get(cell.index)
         if history is None:
-            views.append(CellView(cell, [], None, None))
+            views.append(CellView(cell, [], None, None, cell.index not in void))
             continue
         start_ns = next((int(e["start_ns"]) for e in history.of("stream-begin")), 0)
         rows = [_prepared(event, cell.index) for event in history.of("prepared")]
@@ -158,7 +170,7 @@ def drill_views(cells: Sequence[Cell], histories: dict[int | None, History]) -> 
             for event in history.of("traffic")
             if "calls" in event
         }
-        views.append(CellView(cell, rows, history, traffic or None))
+        views.append(CellView(cell, rows, history, traffic or None, cell.index not in void))
     return views
 
 

@@ -24,9 +24,9 @@ Cells = Callable[[Row], list[str]]
 
 def gaps_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
     """MG1 to MG7, a table each and two figures; None of a run from before there were gaps."""
-    gaps = summary.get("gaps")
-    if gaps is None:
+    if "gaps" not in summary:
         return None
+    gaps = counting(summary["gaps"])
     blocks: list[Block] = [Para(_ABOUT, quiet=True)]
     blocks += _gap(
         "MG1: remote access pattern", gaps["mg1"]["groups"], _ACCESS, _access,
@@ -41,7 +41,7 @@ def gaps_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
     )  # fmt: skip
     blocks += _gap("MG4: reuse distance and residency", _whose(gaps), _REUSE, _reuse, _always)
     blocks += chart(
-        lambda: draw_lru(summary), "lru",
+        lambda: draw_lru(gaps), "lru",
         "Share of touched chunks that an LRU cache of a given size would have had",
         "Of what this run touched: what an LRU cache of that size would have had, one at each site "
         "and one for all.",
@@ -53,7 +53,7 @@ def gaps_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
     )  # fmt: skip
     blocks += _gap("MG6: what the tail is made of", gaps["mg6"]["groups"], _TAIL, _tail, _always)
     blocks += chart(
-        lambda: draw_attribution(summary), "attribution",
+        lambda: draw_attribution(gaps), "attribution",
         "Parts of the time to first token of a median request and of the tail",
         "Median request above, tail below: the mean of the worst 1 % where there are 100 requests, "
         "else the slowest.",
@@ -67,6 +67,14 @@ def gaps_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
         )
     )
     return Section("gaps", "The seven gaps", blocks)
+
+
+def counting(gaps: Row) -> Row:
+    """Rows of cells whose links kept to their plan: of others no number is shown (INV-7)."""
+    return {
+        name: {kind: [row for row in rows if row["valid"]] for kind, rows in gap.items()}
+        for name, gap in gaps.items()
+    }
 
 
 # -- tables --------------------------------------------------------------------

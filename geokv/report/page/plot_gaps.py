@@ -15,10 +15,10 @@ _SHOWN = 0.004
 _GIB = 2**30
 
 
-def draw_attribution(summary: dict[str, Any]) -> Figure | None:
+def draw_attribution(gaps: dict[str, Any]) -> Figure | None:
     """A bar for the median request and one for the tail of each group of one cell, or of the
     first cells of a drill; None without a first token anywhere."""
-    rows = _chosen(summary["gaps"]["mg6"]["groups"])
+    rows = _chosen(gaps["mg6"]["groups"])
     if not rows:
         return None
     bars = []
@@ -75,10 +75,10 @@ def _named(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     return "" if len(rows) == 1 else str(row["label"])
 
 
-def draw_lru(summary: dict[str, Any]) -> Figure | None:
+def draw_lru(gaps: dict[str, Any]) -> Figure | None:
     """Hits against the size of an LRU cache, of the group that touched most; None where nothing
     was touched twice."""
-    rows = [row for row in summary["gaps"]["mg4"]["groups"] if row["lru"] is not None]
+    rows = [row for row in gaps["mg4"]["groups"] if row["lru"] is not None]
     if not rows:
         return None
     row = max(rows, key=lambda row: sum(one["chunks"] for one in row["by"]))

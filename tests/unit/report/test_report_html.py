@@ -22,12 +22,12 @@ from geokv.report.run_folder import write_all
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 RUN = [
-    "results", "figures", "energy", "judged", "links", "setup", "honesty", "reproduce", "notes",
-    "files",
+    "results", "figures", "energy", "gaps", "judged", "links", "setup", "honesty", "reproduce",
+    "notes", "files",
 ]  # fmt: skip
 DRILL = [
-    "results", "timeline", "judged", "control", "links", "setup", "honesty", "reproduce", "notes",
-    "files",
+    "results", "timeline", "gaps", "judged", "control", "links", "setup", "honesty", "reproduce",
+    "notes", "files",
 ]  # fmt: skip
 
 
