@@ -85,7 +85,10 @@ def draw_lru(gaps: dict[str, Any]) -> Figure | None:
     lru = row["lru"]
     if not any(lru["anywhere"]):
         return None
-    sizes = [count * row["chunk_bytes_stands_for"] / _GIB for count in lru["chunks"]]
+    # A run that does not say how large its KV is has its axis in chunks.
+    chunk_gib = row["chunk_bytes_stands_for"] / _GIB or 1
+    unit = "GiB of KV (chunks of" if row["chunk_bytes_stands_for"] else "chunks (of"
+    sizes = [count * chunk_gib for count in lru["chunks"]]
     figure = Figure(figsize=(7.4, 3.1))
     axes = figure.add_axes((0.1, 0.17, 0.86, 0.68))
     for number, (name, said) in enumerate(
@@ -100,7 +103,7 @@ def draw_lru(gaps: dict[str, Any]) -> Figure | None:
     axes.minorticks_off()
     axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.set_xlabel(f"size of an LRU cache, GiB of KV (chunks of {row['chunk_tokens']} tokens)")
+    axes.set_xlabel(f"size of an LRU cache, {unit} {row['chunk_tokens']} tokens)")
     axes.set_ylabel("chunks it would have had")
     figure.legend(loc="upper left", bbox_to_anchor=(0.09, 0.99), ncols=2, fontsize=9)
     return figure
