@@ -8,8 +8,10 @@ from typing import Any
 
 from geokv.report import drill_words, words
 from geokv.report.plot_panels import single_axis
+from geokv.report.sheet import figures
 from geokv.report.sheet.blocks import Cards
 from geokv.report.sheet.content import drill_cards
+from geokv.report.sheet.shown import shown_ms
 from geokv.report.sheet.words import words_of
 
 SIGNS = {"pass": "✓", "fail": "✗", "invalid": "!", "unknown": "?"}
@@ -54,7 +56,7 @@ def head(summary: dict[str, Any]) -> Head:
         sign=SIGNS[word],
         verdict_said=said,
         reasons=summary["reasons"],
-        headline="" if drill else _headline(summary),
+        headline=_drill_headline(summary) if drill else _headline(summary),
         cards=drill_cards(summary, words_of("en")) if drill else _cards(summary),
         facts=(drill_words if drill else words).header(summary),
         footer=f"scenario {scenario['hash'][:8]} · "
@@ -76,6 +78,21 @@ def _headline(summary: dict[str, Any]) -> str:
     )
     if cell["gain_change_percent"] is not None and cell["km"]:
         text += f"; against 0 km that gain has changed by {cell['gain_change_percent']:.2f} %"
+    return text + "."
+
+
+def _drill_headline(summary: dict[str, Any]) -> str:
+    """What users would have seen, and how long it was felt."""
+    cells = figures.normal_cells(summary)
+    asked = sum(cell["requests"] for cell in cells)
+    answered = sum(cell["answered"] for cell in cells)
+    wrong = figures.count_of(summary, "requests", "wrong")
+    text = f"{answered:,} of {asked:,} requests were answered, {wrong or 'none'} of them wrongly"
+    noticed, back = figures.detected_ms(summary), figures.back_after_ms(summary)
+    if noticed is not None:
+        text += f"; sites noticed within {shown_ms(noticed)}"
+    if back is not None:
+        text += f"; hits and times were as before within {shown_ms(back)} of healing"
     return text + "."
 
 

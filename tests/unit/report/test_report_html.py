@@ -176,6 +176,7 @@ def test_the_drill_is_all_on_its_page(pages: dict[str, Path]) -> None:
     page = outline(read(pages["drill"]))
     for said in ("cut: a right answer within 150 ms of healing", "never answered", "misses"):
         assert said in page.text
+    assert "60 of 60 requests were answered, none of them wrongly" in page.text
     assert "cut from 1003 ms to 1504 ms" in page.all("svg")[0]["aria-label"]
     assert {one["href"] for one in page.all("a")} >= {"sheet.en.html", "requests.parquet"}
 
