@@ -16,6 +16,7 @@ def test_a_door_sends_requests_on(tmp_path: Path, vm: None) -> None:
         Scenario("link-cut")
         .with_(name="routed", timeline=[], control=None)
         .with_({"expect.drill": {"answered": 1.0}, "workload.requests": 24, "vm.jobs": 1})
+        .with_({"workload.cold": "keep"})
         .sweep("routing.policy", ["asker", "round-robin"])
     )
     steps: list[str] = []
@@ -29,8 +30,11 @@ def test_a_door_sends_requests_on(tmp_path: Path, vm: None) -> None:
     assert served.loc[0].to_dict() == {"a": 0, "b": 24}
     assert served.loc[1].to_dict() == {"a": 12, "b": 12}
     # Site a has the prefixes, so what goes there needs no fetch, but a round trip of 0.5 ms.
-    away = asked.query("cell == 1 and site == 'a'")
-    assert set(away["fate"]) <= {"local", "recomputed"}
+    routed = asked.query("cell == 1")
+    away = routed[routed["site"] == "a"]
+    assert set(away["fate"]) == {"local"}
+    here = routed.query("site == 'b' and fate == 'local'")
+    assert 500_000 <= away["ttft_ns"].min() - here["ttft_ns"].min() <= 700_000
     doors = found.history.query("op == 'request' and cell == 1")
     assert (doors["door"].fillna("b") == "b").all()
     assert doors["door"].notna().sum() == 12
