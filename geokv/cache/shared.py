@@ -1,5 +1,8 @@
 """One site's share of the cache: the only door for the site's process.
 
+Longer than other modules, because it is a door: it joins the parts, says once what each call
+promises, and passes it on.
+
 ::
 
     cache = SharedCache("b", layout, tier, directory, transport)
@@ -16,13 +19,14 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from geokv.cache.announcing import Announcer
 from geokv.cache.background import Background
 from geokv.cache.doubting import Doubter
 from geokv.cache.fetching import OnChunk
 from geokv.cache.history import History, Sink
+from geokv.cache.holding import Holdings
 from geokv.cache.keys import ChunkRef
 from geokv.cache.layered import LayeredFetcher, OnGroup, OnPiece
 from geokv.cache.layout import ChunkLayout
@@ -31,19 +35,19 @@ from geokv.cache.lifetime.purge import Receipt
 from geokv.cache.locality import DiskTier, DramTier, TierStack, WritePolicy
 from geokv.cache.membership import Membership, MembershipSettings
 from geokv.cache.membership.neighbours import Neighbours
-from geokv.cache.mixed import spread
+from geokv.cache.misses import Misses
 from geokv.cache.ownership import Directory
-from geokv.cache.plan import LOCAL, Outcome, Plan
+from geokv.cache.plan import Outcome, Plan
+from geokv.cache.planning import Planner
+from geokv.cache.publishing import Publisher, PublishPolicy
 from geokv.cache.receiving import TierSink
-from geokv.cache.record import checksums, make_header
 from geokv.cache.replicating import Replication, Replicator
 from geokv.cache.serving import TierSource
 from geokv.cache.substrate import Transport
 from geokv.clock import now_ns
-from geokv.errors import CacheError, ConfigError, FetchError
+from geokv.errors import CacheError, FetchError
 from geokv.units import NS_PER_S
 
-PublishPolicy = Literal["all", "hot"]
 _KEYS_PER_CALL = 4096
 
 _log = logging.getLogger(__name__)
@@ -68,8 +72,7 @@ class SharedCache:
             is left alone when a deadline has passed in its silence.
         replication: where copies of what is computed here go in the background.
         purge: who numbers purges, and their bound; needs heartbeats.
-        publish: which chunks the directory hears of: ``all``, or those that are used
-            again (``hot``; what is fetched has been).
+        publish: which chunks the directory hears of (see ``Publisher``).
 
     Raises:
         ConfigError: an unknown policy, or a disk under a tier without spare places.
@@ -97,20 +100,16 @@ class SharedCache:
         replication: Replication | None = None,
         purge: PurgeSettings | None = None,
     ) -> None:
-        if publish not in get_args(PublishPolicy):
-            raise ConfigError(f"unknown publish policy {publish!r}", "known: all, hot")
         self.site = site
         self.layout = layout
         self.tier = tier
         self.directory = directory
         self.transport = transport
-        self.misses: Counter[str] = Counter()
         self.knows_tenant: Callable[[str], bool] = lambda tenant: True
         """Whose chunks may be served and taken at all."""
-        self._clock = clock
-        self._replicate = replicate
         self._history = History(site, history, clock)
-        self._publish_policy = publish
+        self._misses = Misses(self._history)
+        self.misses = self._misses.total
         self._background = Background(site)
         spawn = self._background.spawn
         self._hits: Counter[str] = Counter()
@@ -121,8 +120,8 @@ class SharedCache:
             self._history,
             transport.incarnation,
             spawn,
-            self._gone,
-            self._became_hot,
+            lambda key: self._publisher.gone(key),
+            lambda key: self._publisher.became_hot(key),
             write,
         )
         self._announcer = Announcer(
@@ -130,7 +129,7 @@ class SharedCache:
             directory,
             self._history,
             round(directory_s * NS_PER_S),
-            lambda why: self._miss(self.misses, "directory", why),
+            lambda why: self._misses.count("directory", why),
             spawn,
         )
         self._replicator: Replicator | None = None
@@ -138,9 +137,19 @@ class SharedCache:
             self._replicator = Replicator(
                 replication, self.tiers, transport.push, self._history, spawn
             )
+        self._publisher = Publisher(
+            self.tiers, self._announcer, self._replicator, publish, replicate
+        )
         self._neighbours = Neighbours(site, transport, directory, self._history, membership)
         self._forgetting = Forgetting(
-            site, purge, self._neighbours, transport, self.tiers, self._history, spawn, self._gone
+            site,
+            purge,
+            self._neighbours,
+            transport,
+            self.tiers,
+            self._history,
+            spawn,
+            self._publisher.gone,
         )
         self._source = TierSource(
             self.tiers,
@@ -157,16 +166,37 @@ class SharedCache:
             layout,
             self._history,
             exact,
-            self._landed,
+            lambda key: self._publisher.fetched([key]),
             lambda tenant: self.knows_tenant(tenant),
         )
         self._forgetting.revoke = self._source.revoke
         self._fetcher = LayeredFetcher(
             self.tiers, layout, transport, self._history, self._background.keep, exact, audit
         )
-        self._doubter = Doubter(self.tiers, layout, transport, spawn, self._rotten)
-        self._fetcher.on_rotten = self._rotten
-        self._fetcher.on_unused = self._landed
+        self._holdings = Holdings(
+            layout,
+            tier,
+            self.tiers,
+            self._history,
+            self._misses,
+            self._publisher,
+            transport.incarnation,
+            lambda key: self._fetcher.unseen.pop(key, None),
+        )
+        self._planner = Planner(
+            site,
+            layout,
+            self.tiers,
+            directory,
+            transport,
+            self._history,
+            self._misses,
+            clock,
+            self._forgetting.closed_to,
+        )
+        self._doubter = Doubter(self.tiers, layout, transport, spawn, self._holdings.rotten)
+        self._fetcher.on_rotten = self._holdings.rotten
+        self._fetcher.on_unused = lambda key: self._publisher.fetched([key])
         self._fetcher.on_damaged = self._doubter.doubt
         self._fetcher.gate = lambda ref: self._forgetting.closed_to(ref.tenant, ref.epoch)
 
@@ -281,65 +311,7 @@ class SharedCache:
         Args:
             request_id: for whom; what the history says of this plan carries it.
         """
-        started = self._clock()
-        misses: Counter[str] = Counter()
-        closed = self._forgetting.closed_to(refs[0].tenant, refs[0].epoch) if refs else ""
-        if closed:
-            why = f"no chunk may be used now ({closed})"
-            self._miss(misses, closed, why, refs[0].key, request_id)
-            return Plan((), (), len(refs), 0, misses, request_id=request_id)
-        here = [ref.key in self.tiers for ref in refs]
-        # Whatever the directory says, what is here up to the first gap is in the plan.
-        gap = here.index(False) if False in here else len(here)
-        promoted = self.tiers.prefetch(refs[:gap])
-        elsewhere = [ref.key for ref, is_here in zip(refs, here, strict=True) if not is_here]
-        located: dict[bytes, tuple[str, ...]] = {}
-        if elsewhere:
-            try:
-                found = await self.directory.locate(elsewhere, deadline_ns)
-                located = dict(zip(elsewhere, found, strict=True))
-            except CacheError as error:
-                self._miss(misses, "directory", error.message, request_id=request_id)
-        spans = spread(refs, located, self.transport.layout, self.layout)
-        sources: list[tuple[str, ...]] = []
-        for ref, is_here in zip(refs, here, strict=True):
-            if is_here:
-                sources.append((LOCAL,))
-                continue
-            sites = [site for site in located.get(ref.key, ()) if site != self.site]
-            if not sites:
-                if not misses:
-                    self._miss(misses, "absent", "no site has it", ref.key, request_id)
-                break
-            alive = tuple(site for site in sites if self.transport.up(site))
-            if not alive:
-                why = f"{', '.join(sites)} left alone"
-                self._miss(misses, "unreachable", why, ref.key, request_id)
-                break
-            sources.append(alive)
-        rest = self.tiers.prefetch(refs[gap : len(sources)])
-        promoted.update({gap + i: arrival for i, arrival in rest.items()})
-        plan = Plan(
-            tuple(refs[: len(sources)]),
-            tuple(sources),
-            len(refs),
-            self._clock() - started,
-            misses,
-            spans,
-            promoted=promoted,
-            request_id=request_id,
-        )
-        self._history.note(
-            "lookup",
-            refs[-1].key if refs else None,
-            request_id=request_id,
-            asked=plan.asked,
-            local=plan.local_chunks,
-            promoted=len(promoted),
-            remote=plan.remote_chunks,
-            lookup_ns=plan.lookup_ns,
-        )
-        return plan
+        return await self._planner.plan(refs, deadline_ns, request_id)
 
     async def fetch(self, plan: Plan, deadline_ns: int, on_chunk: OnChunk) -> Outcome:
         """Bring the chunks of ``plan`` here and hand them over in prefix order.
@@ -368,8 +340,8 @@ class SharedCache:
         self._count(outcome)
         used = [ref.key for ref in plan.refs[: outcome.usable_chunks]]
         self.tiers.chained(used)
-        if self._replicate and outcome.remote_chunks:
-            self._announcer.publish_soon([key for key in used if key in self.tiers])
+        if outcome.remote_chunks:
+            self._publisher.fetched([key for key in used if key in self.tiers])
         return outcome
 
     def note_device_use(self, ref: ChunkRef, request_id: str) -> None:
@@ -416,43 +388,10 @@ class SharedCache:
             False if it was here already or there is no room (counted as ``full``):
             a failed store costs reuse later, never an answer now.
         """
-        if ref.key in self.tier or self.tier.pending(ref.key) is not None:
-            return False
-        try:
-            slot = self.tier.reserve(ref.key, ref.tenant)
-        except CacheError as error:
-            self._miss(self.misses, "full", error.message, ref.key)
-            return False
-        try:
-            fill(slot.view)
-            sums = checksums(self.layout, slot.view)
-        except BaseException:
-            self.tier.abort(slot, "store failed")
-            raise
-        header = make_header(ref, self.layout, sums, slot.generation, self.transport.incarnation)
-        if self._replicator is not None:
-            self._replicator.stored(ref.key)
-        try:
-            self.tiers.stored(slot, header)
-        except FetchError as error:
-            self._miss(self.misses, error.cause, error.message, ref.key)
-            self._gone(ref.key)
-            return False
-        self._history.note(
-            "store",
-            ref.key,
-            request_id=request_id,
-            tier="dram",
-            parent=ref.parent.hex(),
-            tenant=ref.tenant,
-            place=slot.index,
-            generation=slot.generation,
-            incarnation=header.incarnation,
-            checksums=[digest.hex() for digest in sums],
-        )
-        if publish:
+        stored = self._holdings.store(ref, fill, request_id)
+        if stored and publish:
             await self.publish([ref.key])
-        return True
+        return stored
 
     async def publish(self, keys: Sequence[bytes], deadline_ns: int | None = None) -> bool:
         """Tell the directory that this site has ``keys`` (of one prefix, head first), in
@@ -462,13 +401,7 @@ class SharedCache:
             False if it could not be told; counted as ``directory``.
         """
         self.tiers.chained(keys)
-        everything = self._publish_policy == "all"
-        here = [key for key in keys if key in self.tiers]
-        here = [key for key in here if everything or self.tiers.is_hot(key)]
-        told = await self._announcer.tell("publish", here, deadline_ns)
-        if self._replicator is not None:
-            self._replicator.published(here)
-        return told
+        return await self._publisher.publish(keys, deadline_ns)
 
     async def drop(
         self,
@@ -491,33 +424,12 @@ class SharedCache:
         Raises:
             CacheError: there is no such tier, or files of dropped chunks remain.
         """
-        there = dict.fromkeys(self.tiers.keys(tier))
-        leaving = [key for key in dict.fromkeys(there if keys is None else keys) if key in there]
-        if tell:
-            last = [key for key in leaving if not self.tiers.elsewhere(tier, key)]
-            await self._announcer.tell("withdraw", last, deadline_ns)
-        dropped = self.tiers.drop(tier, leaving)
-        for key in leaving:
-            self._fetcher.unseen.pop(key, None)
-        for key, where, place in dropped:
-            self._history.note("drop", key, tier=where, place=place)
-            if key not in self.tiers:
-                # Another request may have published it between the two.
-                self._gone(key)
-        self.tiers.check_deleted(leaving)
-        return len(dict.fromkeys(key for key, _, _ in dropped))
+        return await self._holdings.drop(tier, keys, deadline_ns, tell)
 
     def hand_over_unseen(self, key: bytes) -> None:
         """Never look at this chunk's bytes again before they are used: for control arms
         that show what wrong KV does. It is looked at again once it was dropped."""
         self._fetcher.unseen[key] = None
-
-    def _rotten(self, key: bytes) -> None:
-        """Bytes in DRAM are not what they were: nobody may get them any more."""
-        for _, where, place in self.tiers.drop("dram", [key]):
-            self._history.note("drop", key, tier=where, place=place, cause="corrupt")
-        if key not in self.tiers:
-            self._gone(key)
 
     # -- forgetting ------------------------------------------------------------
 
@@ -595,40 +507,8 @@ class SharedCache:
 
     # -- inside ----------------------------------------------------------------
 
-    def _miss(
-        self,
-        misses: Counter[str],
-        cause: str,
-        why: str,
-        key: bytes | None = None,
-        request_id: str = "",
-    ) -> None:
-        misses[cause] += 1
-        if misses is not self.misses:
-            self.misses[cause] += 1
-        self._history.note("miss", key, request_id=request_id, cause=cause, reason=why)
-
     def _count(self, outcome: Outcome) -> None:
         self._hits["dram"] += outcome.local_chunks - outcome.disk_chunks
         self._hits["disk"] += outcome.disk_chunks
         self._hits["merged"] += outcome.merged_chunks
         self._remote_hits.update(outcome.sites)
-
-    def _gone(self, key: bytes) -> None:
-        self._announcer.left(key)
-        if self._replicator is not None:
-            self._replicator.gone(key)
-
-    def _became_hot(self, key: bytes) -> None:
-        if self._publish_policy == "hot":
-            self._announcer.new(key)
-        if self._replicator is not None:
-            self._replicator.hot(key)
-            if self._publish_policy == "hot":
-                self._replicator.published([key])
-
-    def _landed(self, key: bytes) -> None:
-        """A chunk is readable here that no request waits for: another site pushed it, or it
-        came when its prefix had already ended."""
-        if self._replicate:
-            self._announcer.publish_soon([key])

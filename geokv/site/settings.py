@@ -10,8 +10,8 @@ from geokv.cache.codec_cost import CodecCost
 from geokv.cache.lifetime.forgetting import PurgeSettings
 from geokv.cache.locality import WritePolicy
 from geokv.cache.membership import MembershipSettings
+from geokv.cache.publishing import PublishPolicy
 from geokv.cache.replicating import Replication
-from geokv.cache.shared import PublishPolicy
 from geokv.cache.substrate.choose import Kind
 from geokv.cache.substrate.tcp.keyring import Keyring
 
