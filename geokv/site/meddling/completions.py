@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from geokv.cache.substrate.tcp import wire
-from geokv.cache.substrate.tcp.conversation import Conversation
+from geokv.cache.substrate.tcp.answers import ChunkAnswers
 from geokv.clock import now_ns
 
 Finish = Callable[[str], None] | None
@@ -29,13 +29,13 @@ class LostCompletions:
         self._site = site
         self._one_in = 0
         self._count = 0
-        self._chunk = Conversation._chunk
+        self._chunk = ChunkAnswers._chunk
         meddler = self
 
-        def chunk(self: Conversation, get: wire.Get) -> None:
+        def chunk(self: ChunkAnswers, get: wire.Get) -> None:
             meddler._answer(self, get)
 
-        Conversation._chunk = chunk  # type: ignore[method-assign]
+        ChunkAnswers._chunk = chunk  # type: ignore[method-assign]
 
     def set(self, one_in: int) -> None:
         """From now on; 0 ends it, and what was counted stays."""
@@ -44,30 +44,31 @@ class LostCompletions:
         self._one_in = one_in
         self._count = 0
 
-    def _answer(self, talk: Conversation, get: wire.Get) -> None:
+    def _answer(self, talk: ChunkAnswers, get: wire.Get) -> None:
         if not self._one_in or talk._desk.site != self._site:
             self._chunk(talk, get)
             return
-        send = talk._send
+        turns = talk._turns
+        send = turns.send
 
         def withheld(
             pieces: Sequence[memoryview | bytes],
-            limit_s: float,
+            limit_s: float | None = None,
             late: str = "timeout",
             finish: Finish = None,
         ) -> None:
             if finish is None or not self._is_next():
                 send(pieces, limit_s, late, finish)
                 return
-            talk._finish = finish
-            talk._watch(limit_s, late)
+            assert limit_s is not None, "a chunk has a lease"
+            turns.hold(limit_s, late, finish)
             talk._channel.write([*pieces[:-1], memoryview(pieces[-1])[:-1]])
 
-        talk._send = withheld  # type: ignore[method-assign]
+        turns.send = withheld  # type: ignore[method-assign]
         try:
             self._chunk(talk, get)
         finally:
-            del talk._send
+            del turns.send
 
     def _is_next(self) -> bool:
         """Only answers that are chunks have an end that can be lost."""

@@ -10,7 +10,7 @@ import pytest
 from cache_sites import Site, World, content, filling, make_layout, make_refs, soon
 
 from geokv.cache import ChunkLayout, ChunkRef
-from geokv.cache.substrate.tcp.conversation import Conversation
+from geokv.cache.substrate.tcp.answers import ChunkAnswers
 from geokv.cache.substrate.transport import BACKGROUND, FETCH
 from geokv.clock import now_ns
 from geokv.errors import CacheError, FetchError
@@ -157,13 +157,13 @@ async def test_what_a_request_waits_for_passes_what_nobody_waits_for(
 ) -> None:
     b, refs = await asking(world, 12, streams=1, in_flight=8)
     answered: list[bytes] = []
-    chunk = Conversation._chunk
+    chunk = ChunkAnswers._chunk
 
-    def noted(self: Conversation, get: Any) -> None:
+    def noted(self: ChunkAnswers, get: Any) -> None:
         answered.append(get.key)
         chunk(self, get)
 
-    monkeypatch.setattr(Conversation, "_chunk", noted)
+    monkeypatch.setattr(ChunkAnswers, "_chunk", noted)
     memory = [memoryview(bytearray(BIG.real_bytes)) for _ in refs]
     submit = b.cache.transport.submit
     transfers = [

@@ -10,7 +10,8 @@ from typing import Any
 
 from geokv.cache.codec_time import CodecTime
 from geokv.cache.substrate.tcp.channel import Channel
-from geokv.cache.substrate.tcp.conversation import Conversation, Desk
+from geokv.cache.substrate.tcp.conversation import Conversation
+from geokv.cache.substrate.tcp.desk import Desk
 from geokv.cache.substrate.tcp.handshake import Identity, admit
 from geokv.cache.substrate.tcp.memory import Memory
 from geokv.cache.substrate.tcp.sockets import SocketOptions, listen, tcp_info
