@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from geokv.cache.fetching import Fetcher, _Arrival, _closed, _release, _rot, note_use
+from geokv.cache.bringing import Arrival
+from geokv.cache.fetching import Fetcher, closed, note_use, release, rot
 from geokv.cache.filler import group_filler
 from geokv.cache.keys import ChunkRef
 from geokv.cache.locality import Slot
@@ -37,8 +38,8 @@ class _Coming:
     slot: Slot | None = None
     transfers: list[Transfer] = field(default_factory=list)
     headers: list[ChunkHeader] = field(default_factory=list)
-    whole: asyncio.Task[_Arrival] | None = None
-    arrival: _Arrival | None = None
+    whole: asyncio.Task[Arrival] | None = None
+    arrival: Arrival | None = None
     error: FetchError | None = None
 
 
@@ -80,7 +81,7 @@ class LayeredFetcher(Fetcher):
                     cause = self.gate(plan.refs[i])
                     if cause:
                         count = i
-                        self._missed(outcome, plan, i, _closed(cause))
+                        self._missed(outcome, plan, i, closed(cause))
                         self._drop(plan, i, chunks[i:], cause)
                         break
                     await on_piece(i, group, view)
@@ -112,9 +113,9 @@ class LayeredFetcher(Fetcher):
             entry = self._local(ref)
             if entry is not None and self._rotten(entry):
                 entry.release()
-                raise _rot(ref)
+                raise rot(ref)
             if entry is not None:
-                one.arrival = _Arrival(entry, LOCAL)
+                one.arrival = Arrival(entry, LOCAL)
                 return one
             site = next((site for site in sources if site != LOCAL and self._direct(site)), "")
             if not site or sources[0] == LOCAL or self._tier.arriving(ref.key, ref.tenant, ref):
@@ -200,4 +201,4 @@ class LayeredFetcher(Fetcher):
                 one.arrival.entry.release()
             elif one.whole is not None:
                 one.whole.cancel()
-                one.whole.add_done_callback(_release)
+                one.whole.add_done_callback(release)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from geokv.cache.fetching import _Arrival
+from geokv.cache.bringing import Arrival
 from geokv.cache.plan import Plan
 from geokv.cache.record import CHECKSUM_BYTES, ChunkHeader, make_header
 from geokv.cache.substrate import Transfer
@@ -24,7 +24,7 @@ def plant(worker: Worker) -> None:
 
     async def hasty(
         plan: Plan, index: int, site: str, deadline_ns: int, sent: dict[int, Transfer]
-    ) -> _Arrival:
+    ) -> Arrival:
         ref = plan.refs[index]
         slot = tiers.reserve(ref.key, ref.tenant)
         transfer = cache.transport.submit(site, ref, slot.view, deadline_ns)
