@@ -6,19 +6,16 @@ adds the computing.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
-from geokv.engine.arrival import Arrival
+from geokv.engine.filling import Filling
 from geokv.engine.pool import BlockPool
-from geokv.engine.prefix import OnEvict, PrefixTree
-from geokv.engine.room import BlockRoom, EngineStats
+from geokv.engine.prefix import OnEvict
 from geokv.engine.sequence import Sequence
 from geokv.errors import EngineError
 
 
-class Sequences:
+class Sequences(Filling):
     """Open sequences, the pool their KV lies in and the tree of what is cached there.
 
     Args:
@@ -27,10 +24,6 @@ class Sequences:
         vocab_size: token ids are below it.
         name: of the model, for messages.
         on_evict: called with each evicted prefix node and the cause.
-
-    Attributes:
-        on_room: called when a sequence has given blocks back.
-        on_progress: called when promised KV has come a step further, or will not come.
     """
 
     def __init__(
@@ -41,31 +34,10 @@ class Sequences:
         name: str,
         on_evict: OnEvict | None = None,
     ) -> None:
-        self.pool = pool
-        self.tree = PrefixTree(pool.block_tokens, on_evict)
-        self.on_room: Callable[[], None] | None = None
-        self.on_progress: Callable[[], None] | None = None
-        self._room = BlockRoom(self.pool, self.tree)
+        super().__init__(pool, on_evict)
         self._max_tokens = max_tokens
         self._vocab_size = vocab_size
         self._name = name
-        self._open: set[Sequence] = set()
-        self._counts: Counter[str] = Counter()
-
-    @property
-    def block_tokens(self) -> int:
-        """Tokens per block."""
-        return self.pool.block_tokens
-
-    @property
-    def available_blocks(self) -> int:
-        """Blocks a sequence could get now: free ones, and cached ones nobody uses."""
-        return self._room.available
-
-    @property
-    def promised_tokens(self) -> int:
-        """Tokens that sequences were promised and that have not all come."""
-        return sum(seq.arrival.tokens for seq in self._open if seq.arrival is not None)
 
     @property
     def limit_tokens(self) -> int:
@@ -241,160 +213,7 @@ class Sequences:
         if seq.next_token < tokens:
             self._room.own(seq.blocks, seq.next_token)
 
-    # -- KV from outside -------------------------------------------------------
-
-    def reserve(self, seq: Sequence, tokens: int) -> list[int]:
-        """Blocks for the next ``tokens`` tokens, to be filled from outside.
-
-        Args:
-            tokens: a multiple of ``block_tokens``; may follow an earlier reservation.
-
-        Raises:
-            EngineError: the sequence is not at a block boundary, or no prompt token
-                would be left to compute.
-            NoRoom: the pool has no more blocks.
-        """
-        self._ready(seq, "reserve", reserved_ok=True)
-        size = self.block_tokens
-        start = seq.computed_tokens + seq.reserved_tokens
-        if tokens < size or tokens % size or start % size:
-            raise EngineError(
-                f"{tokens} tokens from {start} cannot be reserved: "
-                f"only whole blocks of {size} can be filled from outside"
-            )
-        if start + tokens >= len(seq.tokens):
-            raise EngineError(
-                f"{tokens} tokens from {start} leave nothing of {len(seq.tokens)} to compute"
-            )
-        self._room.cover(seq.blocks, start + tokens)
-        seq.reserved_tokens += tokens
-        return seq.blocks[start // size : (start + tokens) // size]
-
-    def commit(self, seq: Sequence, tokens: int) -> None:
-        """Count the first ``tokens`` reserved tokens as filled and valid.
-
-        Raises:
-            EngineError: fewer are reserved, or not whole blocks.
-        """
-        self._ready(seq, "commit", reserved_ok=True)
-        if not 0 <= tokens <= seq.reserved_tokens or tokens % self.block_tokens:
-            raise EngineError(
-                f"{tokens} tokens cannot be committed: {seq.reserved_tokens} are reserved, "
-                f"in blocks of {self.block_tokens}"
-            )
-        seq.reserved_tokens -= tokens
-        self._count_committed(seq, tokens)
-
-    def expect(self, seq: Sequence, layers: Seq[int]) -> Arrival:
-        """Promise what is reserved, layer group by layer group: computing may begin behind it.
-
-        Once complete it counts as committed; a failure or :meth:`rollback` takes the
-        promise back.
-
-        Args:
-            layers: as of :class:`Arrival`.
-
-        Raises:
-            EngineError: nothing is reserved, or something is promised already.
-        """
-        self._ready(seq, "promise", reserved_ok=True)
-        if not seq.reserved_tokens or seq.arrival is not None:
-            raise EngineError("only what is reserved can be promised, and only once")
-        seq.arrival = Arrival(seq.reserved_tokens, layers, lambda: self._progress(seq))
-        return seq.arrival
-
-    def retract(self, seq: Sequence) -> Arrival:
-        """Take a promise back without saying yet what of it will be there.
-
-        A step that waits for it is given up; the sequence is computed on when
-        :meth:`rollback` says how much may be kept.
-
-        Raises:
-            EngineError: nothing is promised.
-        """
-        old = seq.arrival
-        if old is None:
-            raise EngineError("nothing was promised")
-        seq.arrival = Arrival(old.tokens, old.layers, lambda: self._progress(seq))
-        old.fail()
-        return seq.arrival
-
-    def rollback(self, seq: Sequence, keep: int = 0) -> None:
-        """Nothing more will be filled from outside; the blocks are there to be computed.
-
-        A step that waits for what was promised ends with an error.
-
-        Args:
-            keep: reserved tokens that are whole and valid all the same.
-
-        Raises:
-            EngineError: more than is reserved, or not whole blocks.
-        """
-        if not 0 <= keep <= seq.reserved_tokens or keep % self.block_tokens:
-            raise EngineError(
-                f"{keep} of {seq.reserved_tokens} reserved tokens cannot be kept, "
-                f"only whole blocks of {self.block_tokens}"
-            )
-        arrival, seq.arrival = seq.arrival, None
-        seq.reserved_tokens = 0
-        self._count_committed(seq, keep)
-        if arrival is not None:
-            arrival.fail()
-
-    # -- accounts --------------------------------------------------------------
-
-    def flush(self, root: bytes | None = None) -> int:
-        """Drop all cached blocks no sequence uses, of one namespace or all; how many."""
-        return self._room.drop(self.tree.flush(root))
-
-    def stats(self) -> EngineStats:
-        """Blocks by state, and counters."""
-        pinned = len({block for seq in self._open for block in seq.blocks})
-        cached = sum(self.pool.references(block) == 1 for block in self.tree.blocks())
-        return EngineStats(
-            blocks=self.pool.blocks,
-            blocks_free=self.pool.free,
-            blocks_cached=cached,
-            blocks_pinned=pinned,
-            open_sequences=len(self._open),
-            steps=self._counts["steps"],
-            prefill_tokens=self._counts["prefill"],
-            decode_tokens=self._counts["decode"],
-            looked_up_tokens=self._counts["looked_up"],
-            device_hit_tokens=self._counts["device_hit"],
-            committed_tokens=self._counts["committed"],
-            evicted_blocks=self._room.evicted,
-            freed_blocks=self._counts["freed"],
-        )
-
-    def check_integrity(self) -> None:
-        """Pool, tree and open sequences account for every block and reference (INV-5).
-
-        Raises:
-            EngineError: naming the first contradiction.
-        """
-        self.pool.check_integrity()
-        self.tree.check_integrity()
-        self._room.check_references(block for seq in self._open for block in seq.blocks)
-        now = self.stats()
-        if now.blocks_free + now.blocks_cached + now.blocks_pinned != now.blocks:
-            raise EngineError(f"engine: free + cached + pinned is not all blocks: {now}")
-
     # -- inside ----------------------------------------------------------------
-
-    def _progress(self, seq: Sequence) -> None:
-        arrival = seq.arrival
-        if arrival is not None and arrival.complete and not seq.closed:
-            seq.arrival = None
-            seq.reserved_tokens -= arrival.tokens
-            self._count_committed(seq, arrival.tokens)
-        if self.on_progress is not None:
-            self.on_progress()
-
-    def _count_committed(self, seq: Sequence, tokens: int) -> None:
-        seq.computed_tokens += tokens
-        seq.committed_tokens += tokens
-        self._counts["committed"] += tokens
 
     def _reusable(self, tokens: int) -> int:
         """Whole-block tokens of a prompt that leave at least one to compute."""
@@ -413,20 +232,6 @@ class Sequences:
             seq.locked = nodes[-1]
             seq.computed_tokens = len(nodes) * self.block_tokens
         return seq.computed_tokens
-
-    def _ready(
-        self, seq: Sequence, what: str, reserved_ok: bool = False, promised_ok: bool = False
-    ) -> None:
-        if seq.closed or seq.keep_on_close is not None:
-            raise EngineError(f"the sequence is closed: cannot {what}")
-        if seq.busy:
-            raise EngineError(f"the sequence is being computed: cannot {what}")
-        promised = seq.arrival.tokens if promised_ok and seq.arrival is not None else 0
-        if seq.reserved_tokens > promised and not reserved_ok:
-            raise EngineError(
-                f"{seq.reserved_tokens} reserved tokens are not filled: cannot {what}",
-                "commit or roll back first",
-            )
 
     def _finish(self, seq: Sequence, keep: bool) -> None:
         seq.closed = True

@@ -3,7 +3,7 @@
 from geokv.cache.locality.disk import DiskTier
 from geokv.cache.locality.disk_cost import DiskCost
 from geokv.cache.locality.dram import DramTier
-from geokv.cache.locality.slots import Entry, Slot
+from geokv.cache.locality.slot import Entry, Slot
 from geokv.cache.locality.stack import WRITE_POLICIES, TierStack, WritePolicy
 from geokv.cache.locality.tier import Tier
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from geokv.cache.history import History
 from geokv.cache.locality.disk import DiskTier
-from geokv.cache.locality.slots import Entry
+from geokv.cache.locality.slot import Entry
 from geokv.cache.record import ChunkHeader
 from geokv.errors import CacheError
 

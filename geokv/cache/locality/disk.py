@@ -31,7 +31,8 @@ from geokv.cache.locality.disk_file import (
 from geokv.cache.locality.disk_index import Foreign, chunk_path, lock_folder, scan_folder
 from geokv.cache.locality.disk_threads import DiskThreads
 from geokv.cache.locality.outage import Outage
-from geokv.cache.locality.slots import Entry, Slot, SlotTier
+from geokv.cache.locality.slot import Entry, Slot
+from geokv.cache.locality.slots import SlotTier
 from geokv.cache.record import ChunkHeader
 from geokv.errors import CacheError, FetchError, RecordError
 

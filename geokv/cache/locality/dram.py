@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from geokv.cache.locality.arena import touched_memory
-from geokv.cache.locality.slots import Slot, SlotTier
+from geokv.cache.locality.slot import Slot
+from geokv.cache.locality.slots import SlotTier
 from geokv.cache.record import checksums
 from geokv.errors import CacheError
 

@@ -9,79 +9,16 @@ size divided by S) of ``capacity_bytes``, though only the real KV is stored.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, ClassVar
 
 from geokv.cache.layout import ChunkLayout
 from geokv.cache.lifetime import EvictionPolicy, make_policy
 from geokv.cache.lifetime.quota import Quota
+from geokv.cache.locality.slot import Entry, Slot, State, check_places
 from geokv.cache.record import ChunkHeader
 from geokv.errors import CacheError, ConfigError
 from geokv.units import show_size
-
-State = Literal["free", "reserved", "cached", "leaving"]
-_NOTHING = memoryview(b"")
-
-
-class Slot:
-    """One place of a tier; owned by whoever reserved it until commit or abort.
-
-    Attributes:
-        view: writable memory for the payload, ``layout.real_bytes`` long, where the
-            tier is memory; else empty.
-        generation: how often this place has been reserved; a chunk's header carries it.
-        uses: reads that counted as hits since the chunk came.
-        fresh: whoever brought the chunk here has not read it yet.
-    """
-
-    def __init__(self, index: int, view: memoryview = _NOTHING) -> None:
-        self.index = index
-        self.view = view
-        self.readable = view.toreadonly()
-        self.generation = 0
-        self.state: State = "free"
-        self.key = b""
-        self.header: ChunkHeader | None = None
-        self.pins = 0
-        self.uses = 0
-        self.fresh = False
-        self.settled: asyncio.Future[str] | None = None
-
-
-class Entry:
-    """A pinned, complete chunk: it cannot change or go away before ``release``.
-
-    Attributes:
-        uses: how many reads have counted as hits since it came, this one included.
-        source: how it came to its reader: the site that sent it, or the tier it was in.
-    """
-
-    def __init__(self, tier: SlotTier, slot: Slot, header: ChunkHeader) -> None:
-        self._tier = tier
-        self._slot: Slot | None = slot
-        self.header = header
-        self.view = slot.readable
-        self.generation = slot.generation
-        self.place = slot.index
-        self.uses = slot.uses
-        self.source = tier.name
-
-    def release(self) -> None:
-        """Unpin; safe to call again."""
-        slot, self._slot = self._slot, None
-        if slot is not None:
-            self._tier._unpin(slot)
-
-    @property
-    def leaving(self) -> bool:
-        """Was the chunk dropped or evicted since it was pinned?"""
-        return self._slot is None or self._slot.state == "leaving"
-
-    def __enter__(self) -> Entry:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
 
 
 class SlotTier:
@@ -345,26 +282,16 @@ class SlotTier:
         Raises:
             CacheError: the books do not balance; the message says which.
         """
-        counts = (len(self._free), len(self._cached), len(self._reserved), len(self._leaving))
-        if sum(counts) != len(self._places):
-            raise CacheError(
-                f"{self.name}: free + cached + reserved + leaving = "
-                f"{' + '.join(map(str, counts))} is not {len(self._places)}"
-            )
-        if counts[1] + counts[2] > self.slots:
+        leaving = [self._places[i] for i in self._leaving]
+        groups: dict[State, Collection[Slot]] = {
+            "free": self._free,
+            "cached": self._cached.values(),
+            "reserved": self._reserved.values(),
+            "leaving": leaving,
+        }
+        check_places(self.name, groups, len(self._places))
+        if len(self._cached) + len(self._reserved) > self.slots:
             raise CacheError(f"{self.name}: cached + reserved is more than its {self.slots} slots")
-        for group, state in (
-            (self._free, "free"),
-            (self._cached.values(), "cached"),
-            (self._reserved.values(), "reserved"),
-            ([self._places[i] for i in self._leaving], "leaving"),
-        ):
-            for slot in group:
-                where = f"{self.name}: slot {slot.index}"
-                if slot.state != state:
-                    raise CacheError(f"{where} says {slot.state}, is kept as {state}")
-                if slot.pins < 0 or (slot.pins and state in {"free", "reserved"}):
-                    raise CacheError(f"{where} is {state} with {slot.pins} pins")
         if sorted(self._policy.keys()) != sorted(self._cached):
             raise CacheError(
                 f"{self.name}: the eviction policy does not know exactly the cached chunks"
@@ -399,7 +326,7 @@ class SlotTier:
 
     def _pinned(self, slot: Slot, header: ChunkHeader) -> Entry:
         slot.pins += 1
-        return Entry(self, slot, header)
+        return Entry(slot, header, self.name, self._unpin)
 
     def _unpin(self, slot: Slot) -> None:
         slot.pins -= 1

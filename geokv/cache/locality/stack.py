@@ -25,7 +25,7 @@ from geokv.cache.keys import ChunkRef
 from geokv.cache.locality.demotion import Demoter, Spawn
 from geokv.cache.locality.disk import DiskTier
 from geokv.cache.locality.dram import DramTier
-from geokv.cache.locality.slots import Entry, Slot
+from geokv.cache.locality.slot import Entry, Slot
 from geokv.cache.record import ChunkHeader, verify
 from geokv.errors import CacheError, ConfigError, FetchError
 

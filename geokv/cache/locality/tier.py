@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol
 
-from geokv.cache.locality.slots import Entry, Slot
+from geokv.cache.locality.slot import Entry, Slot
 from geokv.cache.record import ChunkHeader
 
 

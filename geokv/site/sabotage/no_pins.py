@@ -19,7 +19,7 @@ def plant(worker: Worker) -> None:
     tier = worker.cache.tier
 
     def unpinned(slot: Slot, header: ChunkHeader) -> Entry:
-        return Entry(tier, slot, header)
+        return Entry(slot, header, tier.name, tier._unpin)
 
     swap(tier, "_pinned", unpinned)
     swap(tier, "_unpin", lambda slot: None)
