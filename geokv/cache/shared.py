@@ -192,7 +192,7 @@ class SharedCache:
             self._history,
             self._misses,
             clock,
-            self._forgetting.closed_to,
+            lambda tenant, epoch: self._forgetting.closed_to(tenant, epoch),
         )
         self._doubter = Doubter(self.tiers, layout, transport, spawn, self._holdings.rotten)
         self._fetcher.on_rotten = self._holdings.rotten
