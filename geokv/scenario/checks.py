@@ -32,9 +32,15 @@ ONE_PER_RUN = frozenset(
         "workload.asker",
         "workload.requests",
         "workload.warmup",
+        "workload.file.file",
+        "workload.file.content",
+        "workload.cell",
+        "workload.skip",
+        "workload.take",
     }
 )
-"""What all cells of a run share: what ran, what it stands for, who asks and how often."""
+"""What all cells of a run share: what ran, what it stands for, who asks and how often. Lines of a
+trace are chosen when it is read."""
 
 NEEDS_ARMS = {
     "answers_equal": ("recompute",),

@@ -62,6 +62,8 @@ class Served:
     block_tokens: int
     setup: tuple[str, ...]
     session: str | None = None
+    door: str | None = None
+    """Where it came in, if another site than ``site``."""
 
     @property
     def timed(self) -> bool:
@@ -292,4 +294,5 @@ def _exchanged(one: Exchange, cell: int, start_ns: int) -> Served:
         block_tokens=int(asked.get("block_tokens", 0)),
         setup=tuple(asked.get("setup", ())),
         session=asked.get("session"),
+        door=asked.get("door"),
     )

@@ -95,6 +95,8 @@ def _line(one: Served, ids: dict[str, int], timestamp_ms: int, due_ns: int) -> d
         line["warmup"] = True
     if one.session is not None:
         line["session"] = one.session
+    if one.door is not None:
+        line["door"] = one.door
     if one.setup:
         line["setup"] = list(one.setup)
     return line

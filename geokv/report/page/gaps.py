@@ -23,10 +23,13 @@ Cells = Callable[[Row], list[str]]
 
 
 def gaps_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
-    """MG1 to MG7, a table each and two figures; None of a run from before there were gaps."""
+    """MG1 to MG7, a table each and two figures; None of a run from before there were gaps, or of
+    which no cell counts."""
     if "gaps" not in summary:
         return None
     gaps = counting(summary["gaps"])
+    if not gaps["mg7"]["cells"]:
+        return None
     blocks: list[Block] = [Para(_ABOUT, quiet=True)]
     blocks += _gap(
         "MG1: remote access pattern", gaps["mg1"]["groups"], _ACCESS, _access,

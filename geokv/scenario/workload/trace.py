@@ -68,7 +68,7 @@ class Trace(Strict):
     @property
     def lines(self) -> tuple[TraceLine, ...]:
         """In the order they come."""
-        return read_lines(self.file.words, self.block_tokens)
+        return read_lines(self.file.content or "", self.block_tokens)
 
     @property
     def leading(self) -> tuple[TraceLine, ...]:
