@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from geokv.errors import LabError
 from geokv.lab.build import Lab
 from geokv.lab.flows import COUNT
-from geokv.lab.plan import ETHERNET_BYTES
+from geokv.lab.link_plan import ETHERNET_BYTES
 
 _START_DEADLINE_S = 20.0
 _END_DEADLINE_S = 5.0

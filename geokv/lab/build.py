@@ -21,10 +21,11 @@ from geokv.lab.disturb import disturbed
 from geokv.lab.enter import new_netns
 from geokv.lab.hosts import SiteHost, require_mininet_tools
 from geokv.lab.journal import Journal
+from geokv.lab.link_plan import LinkPlan
 from geokv.lab.netem import QdiscState, apply_netem, read_netem
 from geokv.lab.netlink import Netlink
 from geokv.lab.offloads import set_offloads
-from geokv.lab.plan import LabPlan, LinkPlan
+from geokv.lab.plan import LabPlan
 from geokv.lab.settings import TcpSettings
 from geokv.lab.sysctl import (
     prepare_namespace,

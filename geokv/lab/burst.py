@@ -18,7 +18,7 @@ from geokv.clock import now_ns
 from geokv.errors import LabError
 from geokv.lab.build import Lab
 from geokv.lab.enter import in_netns
-from geokv.lab.plan import LinkPlan
+from geokv.lab.link_plan import LinkPlan
 from geokv.units import NS_PER_S
 
 _PIECE_BYTES = 2**20

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from geokv.clock import now_ns
 from geokv.lab.build import Lab
 from geokv.lab.burst import measure_burst
-from geokv.lab.plan import LinkPlan, wire_time_ns
+from geokv.lab.link_plan import LinkPlan, wire_time_ns
 from geokv.lab.probe import SMALL_FRAME_BYTES, Echoes, LinkProbe, Train, train_frames
 from geokv.lab.settings import U32, GilbertElliottU32
 from geokv.units import NS_PER_S

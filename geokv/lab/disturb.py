@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from geokv.errors import ConfigError
-from geokv.lab.plan import LabPlan, LinkPlan
+from geokv.lab.link_plan import LinkPlan
+from geokv.lab.plan import LabPlan
 from geokv.units import NS_PER_S
 
 FIBRE_FIELDS = (

@@ -18,7 +18,7 @@ from geokv.errors import LabError
 from geokv.lab.build import Lab
 from geokv.lab.check import TOLERANCES, Clock, wait_idle
 from geokv.lab.enter import in_netns
-from geokv.lab.plan import LinkPlan, wire_time_ns
+from geokv.lab.link_plan import LinkPlan, wire_time_ns
 
 _SUMMARY = re.compile(
     r"(?P<sent>\d+) packets transmitted, (?P<got>\d+) received.*?(?P<loss>[\d.]+)% packet loss"

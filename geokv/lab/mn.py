@@ -13,9 +13,10 @@ from typing import Any
 from geokv.errors import ConfigError
 from geokv.lab import wiring
 from geokv.lab.hosts import few_files
+from geokv.lab.link_plan import LinkPlan
 from geokv.lab.netem import apply_netem
 from geokv.lab.netlink import Netlink
-from geokv.lab.plan import LabPlan, LinkPlan, compile_plan
+from geokv.lab.plan import LabPlan, compile_plan
 from geokv.lab.profiles import data_folders
 from geokv.lab.sysctl import prepare_namespace
 from geokv.lab.topology import load_topology

@@ -22,7 +22,7 @@ from geokv.errors import LabError
 from geokv.lab import wiring
 from geokv.lab.build import Lab
 from geokv.lab.enter import in_netns
-from geokv.lab.plan import LinkPlan, wire_time_ns
+from geokv.lab.link_plan import LinkPlan, wire_time_ns
 from geokv.units import NS_PER_S
 
 ETHERTYPE = 0x88B5

@@ -21,7 +21,7 @@ from geokv.errors import LabError
 from geokv.lab import wiring
 from geokv.lab.build import Lab
 from geokv.lab.enter import in_netns
-from geokv.lab.plan import wire_time_ns
+from geokv.lab.link_plan import wire_time_ns
 from geokv.lab.probe import ETHERTYPE, SMALL_FRAME_BYTES
 from geokv.units import NS_PER_S
 

@@ -15,8 +15,7 @@ Write policies:
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -25,11 +24,11 @@ from geokv.cache.keys import ChunkRef
 from geokv.cache.locality.demotion import Demoter, Spawn
 from geokv.cache.locality.disk import DiskTier
 from geokv.cache.locality.dram import DramTier
+from geokv.cache.locality.promotion import Arrival, Promoter
 from geokv.cache.locality.slot import Entry, Slot
-from geokv.cache.record import ChunkHeader, verify
+from geokv.cache.record import ChunkHeader
 from geokv.errors import CacheError, ConfigError, FetchError
 
-Arrival = asyncio.Future[str]
 WritePolicy = Literal["write-back", "write-through", "hot-only"]
 WRITE_POLICIES: tuple[WritePolicy, ...] = ("write-back", "write-through", "hot-only")
 
@@ -69,12 +68,17 @@ class TierStack:
         self.dram = dram
         self.disk = disk
         self.write = write
-        self.promotions: Counter[str] = Counter()
         self.refuses: Callable[[ChunkHeader], str] = lambda header: ""
         """Why a chunk must not become readable here, whatever brought it."""
         self._history = history
-        self._incarnation = incarnation
-        self._spawn = spawn
+        self._promoter = Promoter(
+            dram,
+            history,
+            incarnation,
+            spawn,
+            lambda header: self.refuses(header),
+            lambda key: self._became_hot(key),
+        )
         self._on_gone = on_gone
         self._on_hot = on_hot
         self._hot: dict[bytes, None] = {}
@@ -155,21 +159,7 @@ class TierStack:
             return pending
         if self._demoter is not None and key in self._demoter:
             return self._demoter.end_of(key)
-        header = self.disk.header(key)
-        if header is not None and header.tenant != tenant:
-            raise FetchError("foreign", f"chunk {key.hex()} of this site is another tenant's")
-        entry = self.disk.get(key)
-        if entry is None:
-            return None
-        try:
-            slot = self.dram.reserve(key, tenant)
-        except CacheError as error:
-            entry.release()
-            raise FetchError("full", error.message, error.hint) from None
-        arrival = self.dram.pending(key)
-        task = self._spawn(self.disk.read(entry, slot.view))
-        task.add_done_callback(lambda task: self._promoted(task, entry, slot, ref))
-        return arrival
+        return self._promoter.begin(self.disk, key, tenant, ref)
 
     def prefetch(self, refs: Sequence[ChunkRef]) -> dict[int, Arrival]:
         """Begin to bring up what of ``refs`` is not in DRAM; its future by index."""
@@ -297,7 +287,7 @@ class TierStack:
             "write": self.write,
             "demotions": dict(self._demoter.counters),
             "demoting": len(self._demoter),
-            "promotions": dict(self.promotions),
+            "promotions": dict(self._promoter.counters),
         }
 
     def check_integrity(self, deep: bool = False) -> None:
@@ -310,34 +300,6 @@ class TierStack:
             raise CacheError(f"{waiting} chunks wait for the disk, {self.dram.spare} may")
 
     # -- inside ----------------------------------------------------------------
-
-    def _promoted(
-        self, task: asyncio.Task[ChunkHeader], entry: Entry, slot: Slot, ref: ChunkRef | None
-    ) -> None:
-        """A read of the disk has ended, in whatever way."""
-        key = slot.key
-        entry.release()
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        cause = ""
-        if isinstance(error, FetchError):
-            cause = error.cause
-        elif error is not None:
-            cause = "cancelled"
-        elif ref is not None:
-            # Whether lossy KV will do is for the reader to say.
-            cause = verify(task.result(), ref, self.dram.layout, exact=False) or ""
-        if not cause:
-            cause = self.refuses(task.result())
-        self.promotions[cause or "ok"] += 1
-        # A refused chunk never had its place: a later one may.
-        where = {"place": -1 if cause else slot.index, "generation": slot.generation}
-        self._history.note("promote", key, tier="disk", **where, cause=cause)
-        if cause:
-            self.dram.abort(slot, cause)
-            return
-        header = task.result().stamped(slot.generation, self._incarnation, 0)
-        self.dram.commit(slot, header, fresh=True)
-        self._became_hot(key)
 
     def _written(self, key: bytes) -> None:
         if self.write == "write-through":

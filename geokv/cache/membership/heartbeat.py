@@ -11,6 +11,9 @@ Beats are datagrams of their own: no queue of payload holds them up, and no
 retransmission timer that has grown during an outage delays the news of its end.
 
 A new incarnation of a peer ends everything that was under way with the old one.
+
+Longer than most: sending, hearing and judging are one state machine per peer, whose every step
+depends on the others' stamps.
 """
 
 from __future__ import annotations
@@ -23,40 +26,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from geokv.cache.membership.beat import Beat, beat_key, pack, sender, unpack
+from geokv.cache.membership.settings import MembershipSettings
 from geokv.clock import now_ns
-from geokv.errors import CacheError, ConfigError, RecordError
+from geokv.errors import CacheError, RecordError
 from geokv.units import NS_PER_S
 
 _REMEMBERED = 64
 _SLACK_NS = 2_000_000
 """asyncio's timers are up to a millisecond late, at both ends."""
-
-
-@dataclass(frozen=True)
-class MembershipSettings:
-    """When a peer is down.
-
-    Args:
-        period_s: between two beats to the same peer.
-        misses: beats in a row without an answer.
-        cooldown_s: between two tries of a peer that is down.
-
-    Raises:
-        ConfigError: a number is impossible.
-    """
-
-    period_s: float
-    misses: int
-    cooldown_s: float
-
-    def __post_init__(self) -> None:
-        if self.period_s < 0.001 or self.cooldown_s < self.period_s:
-            raise ConfigError(
-                f"membership: period must be ≥ 1 ms and cooldown ≥ period, "
-                f"got {self.period_s:g} s and {self.cooldown_s:g} s"
-            )
-        if self.misses < 1:
-            raise ConfigError(f"membership.misses: must be ≥ 1, got {self.misses}")
 
 
 @dataclass(eq=False)

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from geokv.cache.history import History
-from geokv.cache.membership.heartbeat import Membership, MembershipSettings
+from geokv.cache.membership.heartbeat import Membership
+from geokv.cache.membership.settings import MembershipSettings
 from geokv.cache.ownership import Directory
 from geokv.cache.substrate import Transport
 from geokv.errors import CacheError

@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from geokv.cache.substrate.agent import Agent, Handle
+from geokv.cache.substrate.agent import Agent
+from geokv.cache.substrate.handle import Handle
 from geokv.cache.substrate.segments import MemoryKind, Remote, Segment
 from geokv.cache.substrate.worker_thread import PollingThread
 from geokv.errors import CacheError, ConfigError, FetchError, RecordError

@@ -20,7 +20,8 @@ from typing import Any
 
 import msgspec
 
-from geokv.cache.substrate.agent import Agent, Handle
+from geokv.cache.substrate.agent import Agent
+from geokv.cache.substrate.handle import Handle
 from geokv.cache.substrate.segments import MemoryKind, Remote, Segment
 from geokv.cache.substrate.worker_thread import PollingThread
 from geokv.clock import now_ns

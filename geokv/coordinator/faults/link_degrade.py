@@ -14,7 +14,7 @@ from typing import Any
 from geokv.clock import now_ns
 from geokv.coordinator.faults.fault import Evidence, Fault
 from geokv.errors import FaultError, LabError
-from geokv.lab.plan import LinkPlan
+from geokv.lab.link_plan import LinkPlan
 from geokv.lab.probe import SMALL_FRAME_BYTES, LinkProbe, Train
 from geokv.lab.sight import LinkSight
 from geokv.lab.topology import Link

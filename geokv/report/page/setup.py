@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from geokv.lab.plan import LinkPlan, compile_plan
+from geokv.lab.link_plan import LinkPlan
+from geokv.lab.plan import compile_plan
 from geokv.lab.topology import Topology
 from geokv.report import words
 from geokv.report.page.map import draw_map

@@ -32,4 +32,4 @@ def plant(worker: Worker) -> None:
 
     swap(record, "verify", lenient)
     swap(worker.cache.source, "_incarnation", _FIRST_LIFE)
-    swap(worker.cache.tiers, "_incarnation", _FIRST_LIFE)
+    swap(worker.cache.tiers._promoter, "_incarnation", _FIRST_LIFE)

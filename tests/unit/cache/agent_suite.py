@@ -21,7 +21,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from geokv.cache.substrate.agent import Agent, Handle, Op
+from geokv.cache.substrate.agent import Agent
+from geokv.cache.substrate.handle import Handle, Op
 from geokv.cache.substrate.segments import Blob, Descriptor, DescriptorList, Segment
 from geokv.clock import now_ns
 from geokv.errors import CacheError, RecordError

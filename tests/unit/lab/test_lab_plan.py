@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from geokv.errors import ConfigError
 from geokv.lab.disturb import disturbed
-from geokv.lab.plan import bdp, compile_plan, payload_rate, wire_time_ns
+from geokv.lab.link_plan import bdp, payload_rate, wire_time_ns
+from geokv.lab.plan import compile_plan
 from geokv.lab.settings import U32, GilbertElliottU32, share_u32
 from geokv.lab.topology import load_topology
 

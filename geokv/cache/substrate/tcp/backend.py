@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from geokv.cache.substrate.agent import Agent, Handle
+from geokv.cache.substrate.agent import Agent
+from geokv.cache.substrate.handle import Handle
 from geokv.cache.substrate.segments import MemoryKind, Pair, Remote, Segment
 from geokv.cache.substrate.tcp.client import Stream
 from geokv.cache.substrate.tcp.memory import Exposed
