@@ -24,8 +24,17 @@ def test_a_run_s_traces_say_what_its_requests_do(geokv: Geokv, smoke: Run, tmp_p
     for trace in read_otlp(path):
         (_, root), *steps = spans_of(trace)
         row = rows.pop(attributes(root)["geokv.request_id"])
-        length_ns = {span.name: span.end_time_unix_nano - span.start_time_unix_nano
-                     for _, span in steps}  # fmt: skip
+        came = [span for _, span in steps if span.name == "chunk"]
+        assert len(came) == row["chunks_remote"]
+        for span in came:
+            inside = root.start_time_unix_nano <= span.start_time_unix_nano
+            assert inside and span.end_time_unix_nano <= root.end_time_unix_nano
+        assert sum(attributes(span)["geokv.bytes"] for span in came) == row["wire_bytes"]
+        length_ns = {
+            span.name: span.end_time_unix_nano - span.start_time_unix_nano
+            for _, span in steps
+            if span.name != "chunk"
+        }
         assert sum(length_ns.values()) == row["done_ns"] - row["sent_ns"]
         assert sum(length_ns.values()) - length_ns["decode"] == row["ttft_ns"]
         assert length_ns.get("fetch", 0) == row["fetch_ns"]

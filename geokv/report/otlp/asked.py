@@ -18,9 +18,11 @@ from geokv.scenario import Cell, Scenario
 from geokv.scenario.cells import path_links
 from geokv.scenario.load import read_back
 
-_OF_A_REQUEST = ("lookup", "use", "miss")
+_OF_A_REQUEST = ("lookup", "fetch", "use", "miss")
 """Operations of a history that name the request they were done for."""
-_TIERS = ("device", "dram", "disk")
+_STAMPS = ("asked_ns", "first_byte_ns", "last_byte_ns", "verified_ns")
+_DULL = {"t_ns", "op", "cell", "request_id", "checksums", "incarnation", "generation", *_STAMPS}
+"""Of an event: said by the trace already, or of no use to who reads it."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,17 @@ class Moment:
 
     t_ns: int
     name: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A chunk that came from another site for a request, by the stamps of who asked for it."""
+
+    asked_ns: int
+    first_byte_ns: int
+    last_byte_ns: int
+    verified_ns: int
     data: dict[str, Any]
 
 
@@ -58,6 +71,7 @@ class Asked:
     data: dict[str, Any]
     links: list[str] = field(default_factory=list)
     moments: list[Moment] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
 
 
 def asked_in(run_dir: Path) -> tuple[Scenario, Iterator[Asked]]:
@@ -77,14 +91,15 @@ def asked_in(run_dir: Path) -> tuple[Scenario, Iterator[Asked]]:
 
 def _measured(run_dir: Path, cells: dict[int, Cell]) -> Iterator[Asked]:
     moments: dict[str, list[Moment]] = defaultdict(list)
+    pieces: dict[str, list[Piece]] = defaultdict(list)
     # A run whose sites keep no history has its requests all the same.
     whole = (run_dir / "history.jsonl").is_file()
     for history in load_histories(run_dir) if whole else ():
-        for request_id, found in _moments(history).items():
-            moments[request_id] += found
+        _read(history, moments, pieces)
     for row in sorted(load_requests(run_dir), key=lambda row: (row.cell, row.sent_ns)):
-        cell = cells[row.cell]
-        sources = {cell.scenario.workload.provider} if row.chunks_remote else set()
+        cell, came = cells[row.cell], pieces[row.request_id]
+        # Without a history: the one that has it.
+        given = [cell.scenario.workload.provider] if row.chunks_remote and not whole else []
         yield Asked(
             row.request_id,
             cell,
@@ -96,8 +111,9 @@ def _measured(run_dir: Path, cells: dict[int, Cell]) -> Iterator[Asked]:
             row.error or "",
             _spans(row.spans),
             _figures(row) | {"repeat": row.repeat, "warmup": row.warmup},
-            _links(cell, sources, row.site),
+            _links(cell, [*given, *_sources(came)], row.site),
             moments[row.request_id],
+            came,
         )
 
 
@@ -127,10 +143,11 @@ def _figures(row: Request) -> dict[str, Any]:
 def _of_a_drill(run_dir: Path, cells: dict[int, Cell]) -> Iterator[Asked]:
     for history in load_histories(run_dir):
         assert history.cell is not None, "cells of a drill have histories of their own"
-        cell, moments = cells[history.cell], _moments(history)
-        faults = faults_seen(history)
+        cell, faults = cells[history.cell], faults_seen(history)
+        moments: dict[str, list[Moment]] = defaultdict(list)
+        pieces: dict[str, list[Piece]] = defaultdict(list)
+        _read(history, moments, pieces)
         gave_up = {event["request_id"]: event["waited_ns"] for event in history.of("unanswered")}
-        sources = _sources(history)
         for one in exchanges(history):
             answer: Event = one.answer or {}
             sent_ns = int(answer.get("sent_ns", one.sent_ns))
@@ -158,35 +175,33 @@ def _of_a_drill(run_dir: Path, cells: dict[int, Cell]) -> Iterator[Asked]:
                     "misses": answer.get("misses") or {},
                     "faults": [fault.name for fault in faults if _lasts(fault, sent_ns, done_ns)],
                 },
-                _links(cell, sources[one.request_id], one.site),
-                [*moments.get(one.request_id, ()), *seen],
+                _links(cell, _sources(pieces[one.request_id]), one.site),
+                [*moments[one.request_id], *seen],
+                pieces[one.request_id],
             )
 
 
-def _moments(history: History) -> dict[str, list[Moment]]:
-    """Request → what sites did for it, one by one."""
-    found: dict[str, list[Moment]] = defaultdict(list)
+def _read(
+    history: History, moments: dict[str, list[Moment]], pieces: dict[str, list[Piece]]
+) -> None:
+    """Sort by request what sites did for it."""
     for event in history.of(*_OF_A_REQUEST):
-        data = {
-            key: value
-            for key, value in event.items()
-            if key not in ("t_ns", "op", "cell", "request_id", "checksums")
-        }
-        found[event.get("request_id", "")].append(Moment(event["t_ns"], event["op"], data))
-    return found
+        name = event.get("request_id", "")
+        data = {key: value for key, value in event.items() if key not in _DULL}
+        if event["op"] != "fetch" or event.get("cause"):
+            moments[name].append(Moment(event["t_ns"], event["op"], data))
+        elif "asked_ns" in event:
+            # Without stamps: of another layout, and told once more as what was made of it.
+            asked, first, last, verified = (event[stamp] for stamp in _STAMPS)
+            pieces[name].append(Piece(asked, first, last, verified, data))
 
 
-def _sources(history: History) -> dict[str, set[str]]:
-    """Request → other sites that chunks it used came from."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for event in history.of("use"):
-        if event["source"] not in _TIERS:
-            found[event.get("request_id", "")].add(event["source"])
-    return found
+def _sources(pieces: list[Piece]) -> list[str]:
+    return [str(piece.data["source"]) for piece in pieces]
 
 
-def _links(cell: Cell, sources: set[str], site: str) -> list[str]:
-    ways = [path_links(cell.topology, one, site) for one in sorted(sources) if one != site]
+def _links(cell: Cell, sources: list[str], site: str) -> list[str]:
+    ways = [path_links(cell.topology, one, site) for one in sorted(set(sources)) if one != site]
     return sorted({link for way in ways for link in way})
 
 

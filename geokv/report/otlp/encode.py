@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from geokv import __version__
-from geokv.report.otlp.asked import Asked, Moment
+from geokv.report.otlp.asked import Asked, Moment, Piece
 from geokv.scenario import Scenario
 
 _INTERNAL, _CLIENT = 1, 3
@@ -33,7 +33,8 @@ Json = dict[str, Any]
 
 
 def trace_of(scenario: Scenario, asked: Asked, zero_ns: int) -> Json:
-    """An ``ExportTraceServiceRequest``: the client's span, and the site's that tile it.
+    """An ``ExportTraceServiceRequest``: the client's span, the site's that tile it, and those of
+    single chunks.
 
     Ids follow from the scenario's hash, the cell and the request: equal runs give equal traces.
     A span of length 0 is a step that did not happen, and is left out.
@@ -56,6 +57,8 @@ def trace_of(scenario: Scenario, asked: Asked, zero_ns: int) -> Json:
             span["attributes"] = _attributes(_of_a_span(asked, name))
             spans.append(span)
         at_ns += length_ns
+    for number, piece in enumerate(asked.pieces):
+        spans.append(_piece(asked, trace, root["spanId"], number, piece, zero_ns))
     both = [_resource(scenario, f"client-{asked.site}", [root])]
     if spans:
         both.append(_resource(scenario, f"site-{asked.site}", spans))
@@ -80,6 +83,24 @@ def _span(
         "kind": _INTERNAL,
         "startTimeUnixNano": str(zero_ns + from_ns),
         "endTimeUnixNano": str(zero_ns + to_ns),
+    }
+
+
+def _piece(asked: Asked, trace: str, root: str, number: int, piece: Piece, zero_ns: int) -> Json:
+    """A chunk on its way, from asking to being verified; many are under way at once."""
+    from_ns, to_ns = piece.asked_ns, piece.verified_ns
+    span = _span(asked, trace, f"chunk {number}", root, from_ns, to_ns, zero_ns)
+    return span | {
+        "name": "chunk",
+        "kind": _CLIENT,
+        "attributes": _attributes({f"geokv.{key}": value for key, value in piece.data.items()}),
+        "events": [
+            {"timeUnixNano": str(zero_ns + t_ns), "name": name}
+            for name, t_ns in (
+                ("first byte", piece.first_byte_ns),
+                ("last byte", piece.last_byte_ns),
+            )
+        ],
     }
 
 

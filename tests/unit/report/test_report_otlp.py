@@ -28,6 +28,16 @@ def drill_folder(tmp_path: Path) -> Path:
         first = {f"{name}_ns": MS for name in SPAN_NAMES}
         first["prefill_ns"] += event["ttft_ns"] - len(SPAN_NAMES) * MS
         event |= {"sent_ns": sent_ns, "spans": first, "source": "remote"}
+    for cell in (0, 1):
+        for fetch, use in zip(
+            drill.of("fetch", cell, cause=""), drill.of("use", cell), strict=True
+        ):
+            end_ns = fetch["t_ns"]
+            fetch |= {
+                "request_id": use["request_id"], "index": 0, "bytes": 1000, "parts": 1,
+                "asked_ns": end_ns - 5 * MS, "first_byte_ns": end_ns - 3 * MS,
+                "last_byte_ns": end_ns - MS, "verified_ns": end_ns,
+            }  # fmt: skip
     run_dir = drill.write(tmp_path / "drill")
     write_all(run_dir)
     return run_dir
@@ -102,9 +112,18 @@ def test_faults_are_events_of_the_requests_that_met_them(tmp_path: Path) -> None
     cut_ns = tuple(ZERO_NS + round(ms * MS) for ms in CUT_MS)
     met, seen = set(), []
     for trace in read_otlp(path):
-        (_, root), *steps = spans_of(trace)
+        (_, root), *parts = spans_of(trace)
         about = attributes(root)
-        assert steps[-1][1].end_time_unix_nano == root.end_time_unix_nano
+        steps = [span for _, span in parts if span.name != "chunk"]
+        assert steps[-1].end_time_unix_nano == root.end_time_unix_nano
+        came = [span for _, span in parts if span.name == "chunk"]
+        assert len(came) == (about["geokv.chunks_remote"] == 1)
+        for span in came:
+            assert span.end_time_unix_nano - span.start_time_unix_nano == 5 * MS
+            assert [event.name for event in span.events] == ["first byte", "last byte"]
+            assert (span.parent_span_id, span.kind) == (root.span_id, span.SPAN_KIND_CLIENT)
+            said = attributes(span)
+            assert (said["geokv.source"], said["geokv.bytes"]) == ("a", 1000)
         lasts = root.start_time_unix_nano <= cut_ns[1] and root.end_time_unix_nano >= cut_ns[0]
         assert about["geokv.faults"] == (["cut"] if lasts else [])
         met |= {about["geokv.request_id"]} if lasts else set()
