@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -39,6 +39,16 @@ def run(
             help="Samples in events.jsonl, and commands by geokv live; --pace implies it.",
         ),
     ] = None,
+    prometheus: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="Serve figures for Prometheus on 127.0.0.1 meanwhile; 0 takes a free port. "
+            "Implies --live.",
+        ),
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print summary.json and no table.")] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Say nothing on standard error but errors.")
@@ -61,9 +71,12 @@ def run(
       geokv run smoke --json --quiet | jq .verdict
 
       geokv run live --pace 1x
+
+      geokv run live --clock wall --prometheus 9109
     """
     from geokv.report.console import print_run
     from geokv.report.progress.watch import watch_run
+    from geokv.report.prometheus import figures_at
     from geokv.runner import run_scenario
     from geokv.scenario import load_scenario
     from geokv.scenario.seeds import parse_seeds
@@ -78,17 +91,25 @@ def run(
         overrides.append(f"seeds={parse_seeds(seeds)}")
     loaded = load_scenario(scenario, overrides)
     factor = None if pace is None else parse_pace(pace)
-    watched = factor is not None if live is None else live
-    noise = Console(stderr=True)
+    asked = factor is not None or prometheus is not None
+    noise = Console(stderr=True, quiet=quiet)
     try:
-        with watch_run(loaded, noise, quiet) as watch:
-            run_dir, summary = run_scenario(loaded, out, watch.take, pace=factor, live=watched)
+        with figures_at(loaded, prometheus, noise) as figures:
+            with watch_run(loaded, noise, quiet) as watch:
+
+                def take(step: dict[str, Any]) -> None:
+                    watch.take(step)
+                    figures(step)
+
+                run_dir, summary = run_scenario(
+                    loaded, out, take, pace=factor, live=asked if live is None else live
+                )
+            if json_:
+                typer.echo(json.dumps({**summary, "run": str(run_dir)}, ensure_ascii=False))
+            else:
+                print_run(summary)
+                typer.echo(f"\nrun folder: {run_dir}")
     except KeyboardInterrupt:
-        noise.print("stopped by Ctrl-C: no verdict; the run folder keeps what was recorded")
+        noise.print("stopped by Ctrl-C: the run folder keeps what was recorded")
         raise typer.Exit(STOPPED) from None
-    if json_:
-        typer.echo(json.dumps({**summary, "run": str(run_dir)}, ensure_ascii=False))
-    else:
-        print_run(summary)
-        typer.echo(f"\nrun folder: {run_dir}")
     raise typer.Exit(int(summary["exit_code"]))

@@ -28,7 +28,11 @@ _TOLD = (
     "sent_ns",
     "ttft_ns",
     "source",
+    "prompt_tokens",
     "cached_tokens",
+    "chunks_remote",
+    "chunks_local",
+    "chunks_disk",
     "wire_bytes",
 )
 """What a step says of a request, beside what was asked."""

@@ -45,17 +45,41 @@ def reduce_hits(rows: Iterable[Request], chunk_tokens: int) -> Hits:
     for row in rows:
         if not row.timed or row.ttft_ns is None:
             continue
-        disk = row.chunks_disk * chunk_tokens
-        dram = row.chunks_local * chunk_tokens - disk
-        remote = row.chunks_remote * chunk_tokens
-        # The first chunk that is brought may lie in part on the device already.
-        device = max(0, row.cached_tokens - disk - dram - remote)
-        for tier, count in zip(TIERS, (device, dram, disk, remote), strict=True):
-            tokens[tier] += count
-        tokens[COMPUTED] += row.prompt_tokens - row.cached_tokens
+        for place, count in split(
+            row.prompt_tokens,
+            row.cached_tokens,
+            row.chunks_local,
+            row.chunks_disk,
+            row.chunks_remote,
+            chunk_tokens,
+        ).items():
+            tokens[place] += count
         source = COMPUTED if row.source == "none" else row.source
         requests[source] += 1
         ttft[source].append(row.ttft_ns)
     return Hits(
         tokens, requests, {source: percentile(times, 0.5) for source, times in ttft.items()}
     )
+
+
+def split(
+    prompt_tokens: int,
+    cached_tokens: int,
+    chunks_local: int,
+    chunks_disk: int,
+    chunks_remote: int,
+    chunk_tokens: int,
+) -> dict[str, int]:
+    """``SOURCES`` → tokens of one prompt.
+
+    Args:
+        chunks_local: from tiers below the device; ``chunks_disk`` are those of them that came
+            up from the disk.
+    """
+    disk = chunks_disk * chunk_tokens
+    dram = chunks_local * chunk_tokens - disk
+    remote = chunks_remote * chunk_tokens
+    # The first chunk that is brought may lie in part on the device already.
+    device = max(0, cached_tokens - disk - dram - remote)
+    counts = (device, dram, disk, remote, prompt_tokens - cached_tokens)
+    return dict(zip(SOURCES, counts, strict=True))

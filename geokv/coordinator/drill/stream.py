@@ -30,7 +30,10 @@ _PATIENCE_S = 1.0
 """How much longer than that a client waits, so that what hangs is seen to hang."""
 _RECORD_DEADLINE_S = 1.0
 _PREPARE_DEADLINE_S = 60.0
-_TOLD = ("status", "ttft_ns", "source", "cached_tokens", "wire_bytes")
+_TOLD = (
+    *("status", "ttft_ns", "source", "cached_tokens"),
+    *("chunks_remote", "chunks_local", "chunks_disk", "wire_bytes"),
+)
 """What a step says of a request, beside what was asked."""
 
 
@@ -170,6 +173,7 @@ class StreamRunner:
             error=reply.error,
             warmup=False,
             sent_ns=sent_ns,
+            prompt_tokens=len(due.tokens),
             ttft_ms=None if ttft_ns is None else ttft_ns / 1e6,
             **{name: said[name] for name in _TOLD if name in said},
         )

@@ -171,7 +171,8 @@ class Tally:
             vm.said = "preparing caches"
             return
         vm.done[arm] = vm.done.get(arm, 0) + 1
-        vm.last_ttft_ms = step.get("ttft_ms")
+        ttft_ns = step.get("ttft_ns")
+        vm.last_ttft_ms = step.get("ttft_ms") if ttft_ns is None else ttft_ns / 1e6
         if not step.get("warmup", False):
             vm.counted += 1
             self.asked += 1
