@@ -80,15 +80,17 @@ class Board:
             counts.append(tally.said)
         said = " · ".join(counts)
         grid = Table.grid(padding=(0, 1, 0, 0))
-        room = width - len(plan.name) - len(said) - 3
-        bar = ProgressBar(
-            total=plan.asked, completed=tally.asked, width=max(_BAR_LEAST, min(_BAR_MOST, room))
-        )
-        if room >= _BAR_LEAST:
-            grid.add_row(Text(plan.name, style="bold"), bar, Text(said))
+        name = Text(plan.name, style="bold", no_wrap=True, overflow="ellipsis")
+        beside = width - len(plan.name) - len(said) - 3
+        if beside >= _BAR_LEAST:
+            grid.add_row(name, self._bar(beside), Text(said))
             return grid
-        grid.add_row(Text(plan.name, style="bold", no_wrap=True, overflow="ellipsis"), bar)
+        grid.add_row(name, self._bar(width - len(plan.name) - 2))
         return Group(grid, Text(said, no_wrap=True, overflow="ellipsis"))
+
+    def _bar(self, room: int) -> ProgressBar:
+        columns = max(_BAR_LEAST, min(_BAR_MOST, room))
+        return ProgressBar(self.tally.plan.asked, self.tally.asked, width=columns)
 
     def _rows(self, vms: list[VmTally], width: int) -> Table:
         rows = [self._row(vm, width) for vm in vms]

@@ -13,7 +13,7 @@ from geokv.cache.layout import ChunkLayout
 from geokv.cache.locality import disk
 from geokv.cache.locality.disk_file import inspect_file, read_file
 from geokv.cache.record import ChunkHeader
-from geokv.cache.substrate.tcp.requests import GetRequest
+from geokv.cache.substrate.tcp.get_request import GetRequest
 from geokv.errors import RecordError
 from geokv.site.sabotage._swap import swap
 from geokv.site.worker import Worker

@@ -21,7 +21,7 @@ from geokv.cache.filler import group_filler
 from geokv.cache.record import checksums, make_header
 from geokv.cache.substrate.tcp import wire
 from geokv.cache.substrate.tcp.coded import CodedPayload, code
-from geokv.cache.substrate.tcp.requests import GetRequest
+from geokv.cache.substrate.tcp.get_request import GetRequest
 from geokv.cache.substrate.transport import Transfer
 from geokv.errors import ConfigError, FetchError, RecordError
 

@@ -159,7 +159,7 @@ def filling(ref: ChunkRef) -> Callable[[memoryview], None]:
 async def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Two]:
     from geokv.cache import record
     from geokv.cache.locality import disk
-    from geokv.cache.substrate.tcp.requests import GetRequest
+    from geokv.cache.substrate.tcp.get_request import GetRequest
 
     # What a sabotage does to its process is taken back at the end of a test.
     for owner, name in (
@@ -214,13 +214,13 @@ def _disk(folder: Path) -> DiskSettings:
 def _parts(worker: Worker) -> list[int]:
     from geokv.cache import record
     from geokv.cache.locality import disk
-    from geokv.cache.substrate.tcp.requests import GetRequest
+    from geokv.cache.substrate.tcp.get_request import GetRequest
 
     cache = worker.cache
     owners: list[Any] = [worker, worker.engine.tree, cache, cache._fetcher, cache.tiers, disk]
     owners += [cache.tier, cache.source, cache.directory, cache.membership]
     assert cache.tiers.disk is not None
-    owners += [cache._forgetting, cache.tiers.disk.outage, record]
+    owners += [cache._forgetting, cache.tiers.disk.outage, cache.tiers._promoter, record]
     owners += [Breaker, SequencedTable, GetRequest]
     return [id(part) for owner in owners for part in vars(owner).values()]
 

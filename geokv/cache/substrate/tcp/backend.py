@@ -14,7 +14,8 @@ from geokv.cache.substrate.segments import MemoryKind, Pair, Remote, Segment
 from geokv.cache.substrate.tcp.client import Stream
 from geokv.cache.substrate.tcp.memory import Exposed
 from geokv.cache.substrate.tcp.pool import Job, Peer
-from geokv.cache.substrate.tcp.requests import ReadRequest, Request, WriteRequest
+from geokv.cache.substrate.tcp.request import Request
+from geokv.cache.substrate.tcp.requests import ReadRequest, WriteRequest
 from geokv.cache.substrate.tcp.tcp import TcpTransport
 from geokv.cache.substrate.tcp.wire import Place
 from geokv.cache.substrate.transport import PUSH

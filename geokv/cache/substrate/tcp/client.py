@@ -18,15 +18,10 @@ from geokv.cache.codec_time import CodecTime
 from geokv.cache.substrate.tcp import wire
 from geokv.cache.substrate.tcp.channel import Channel, Segment
 from geokv.cache.substrate.tcp.frames import Frames
+from geokv.cache.substrate.tcp.get_request import GetRequest
 from geokv.cache.substrate.tcp.handshake import Identity, Session, greet
-from geokv.cache.substrate.tcp.requests import (
-    CallRequest,
-    GetRequest,
-    PutRequest,
-    Request,
-    WarmRequest,
-    read_answer,
-)
+from geokv.cache.substrate.tcp.request import Request
+from geokv.cache.substrate.tcp.requests import CallRequest, PutRequest, WarmRequest, read_answer
 from geokv.cache.substrate.tcp.sockets import SocketOptions, tcp_info
 from geokv.cache.substrate.tcp.throttle import Throttle
 from geokv.cache.substrate.transport import Transfer

@@ -25,7 +25,7 @@ from geokv.cache.membership.breaker import Breaker
 from geokv.cache.substrate.tcp.client import Stream, open_stream
 from geokv.cache.substrate.tcp.deadlines import Deadlines
 from geokv.cache.substrate.tcp.handshake import Identity
-from geokv.cache.substrate.tcp.requests import Request
+from geokv.cache.substrate.tcp.request import Request
 from geokv.cache.substrate.tcp.sockets import SocketOptions
 from geokv.cache.substrate.tcp.throttle import Throttle
 from geokv.cache.substrate.transport import Transfer

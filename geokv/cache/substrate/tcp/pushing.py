@@ -6,7 +6,8 @@ import asyncio
 
 from geokv.cache.substrate.tcp.client import Stream
 from geokv.cache.substrate.tcp.pool import Job, Peer
-from geokv.cache.substrate.tcp.requests import PutRequest, Request
+from geokv.cache.substrate.tcp.request import Request
+from geokv.cache.substrate.tcp.requests import PutRequest
 from geokv.cache.substrate.transport import PUSH, Served
 from geokv.errors import FetchError
 
