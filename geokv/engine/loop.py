@@ -5,6 +5,8 @@
     loop = EngineLoop(engine, SchedulerSettings(), tokenizer)
     async for event in loop.submit(Prompt(tokens, root, SamplingParams(max_tokens=8))):
         ...
+
+Longer than most: every way in and every way out of a request, which may come between any two steps.
 """
 
 from __future__ import annotations

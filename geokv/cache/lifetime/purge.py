@@ -16,6 +16,9 @@ rate, within ``DRIFT``; it does not matter what they show.
 Nothing that is purged comes back: a purge's number is the tenant's **epoch** from then
 on. It is in the root of the tenant's keys and in the header of each chunk, and a chunk
 of another epoch is neither kept, used nor sent, whenever it turns up.
+
+Longer than most: the argument above is about one machine of numbers and stamps, and holds only as
+long as all of its steps can be read together.
 """
 
 from __future__ import annotations

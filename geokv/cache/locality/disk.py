@@ -4,6 +4,8 @@ No entry is synced to the medium unless asked: a killed process loses nothing of
 the kernel has taken, and after a power failure a file that is not whole is found by
 its checksums. So syncing would buy some hits after a rare event for every write's
 time, and never an answer that is right instead of wrong.
+
+Longer than most: a place, a file and what the index says of both change in one step or not at all.
 """
 
 from __future__ import annotations

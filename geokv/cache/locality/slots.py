@@ -4,6 +4,9 @@ A slot goes free -> reserved -> cached -> free. A cached chunk that is dropped w
 somebody reads it is *leaving*: unreadable for newcomers, freed with its last pin.
 Capacity counts what the run stands for: every chunk takes ``layout.wire_bytes`` (full
 size divided by S) of ``capacity_bytes``, though only the real KV is stored.
+
+Longer than most: every change of a slot's state keeps the free list, the keys, the quotas and the
+policy in step, and these are not to be changed from elsewhere.
 """
 
 from __future__ import annotations

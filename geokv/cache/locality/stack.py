@@ -11,6 +11,9 @@ Write policies:
 * ``hot-only``: when it is read again while it is here, or stored again soon after it
   was given up unread, or was fetched from another site, which is a reuse too. AIBrix's
   default of what its first level hands to its second (ingestion type HOT).
+
+Longer than most: what is readable, what is hot and what is gone is known only by looking at both
+tiers and at what is on its way between them.
 """
 
 from __future__ import annotations

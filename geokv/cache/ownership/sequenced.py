@@ -4,6 +4,8 @@ What is lost on the way, told twice or overtaken, and a table that began anew, a
 by the next event, the next answer or the next comparison, whichever is first; then the
 site tells all it has in one piece. So the table comes to agree with the sites after any
 outage within ``anti_entropy`` and a round trip, or at once when the outage's end is seen.
+
+Longer than most: numbering, comparing and telling anew must not interleave, and share one state.
 """
 
 from __future__ import annotations

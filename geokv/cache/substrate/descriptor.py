@@ -16,6 +16,8 @@ more than they are trusted with (they believe each other about tenants anyway).
 
 Real KV is verified as always. Filler moves, because it stands for bytes that would,
 but is not looked at: all transfers share one place for it.
+
+Longer than most: half of it passes calls on to the transport that carries words.
 """
 
 from __future__ import annotations

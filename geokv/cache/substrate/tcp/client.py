@@ -4,6 +4,9 @@ Requests are pipelined and answers come in the order the peer chooses (urgent on
 first). An answer that is late or not whole closes the connection, because what follows
 cannot be told apart from the rest of the record; an answer that is whole but wrong
 (checksum) costs only its own transfer.
+
+Longer than most: sending, hearing and giving up share the order of one connection, in which a
+late answer must still be told from the next.
 """
 
 from __future__ import annotations

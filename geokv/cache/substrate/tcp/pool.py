@@ -8,6 +8,9 @@ payload.
 
 A peer that does not answer is left alone for a while (0.5 s, doubling up to 30 s) and
 then tried (``membership.Breaker``): only the first requests pay their deadline for it.
+
+Longer than most: connections and queue decide together. Work that waits opens stripes, a stripe
+that opens takes work, and silence of either is news of the peer.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ Payload follows a CHUNK, CODED, PAYLOAD, DATA, WRITE or FILL frame raw; a chunk'
 checksums are inside the MACed body. The CRC covers the 16 bytes before it: a length
 that a flipped bit made huge is found before anybody waits for so many bytes. It does
 not replace the MAC.
+
+Longer than most: the whole language on one page, as its versions change it together.
 """
 
 from __future__ import annotations
