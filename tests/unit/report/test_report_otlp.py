@@ -14,8 +14,8 @@ from geokv.cli import app
 from geokv.errors import ConfigError, RunError
 from geokv.measure.records import load_requests
 from geokv.measure.spans import SPAN_NAMES
+from geokv.report.history import merge_history
 from geokv.report.otlp.write import write_otlp
-from geokv.report.run_folder import write_all
 
 ZERO_NS = 1_767_225_600 * 10**9
 
@@ -39,7 +39,7 @@ def drill_folder(tmp_path: Path) -> Path:
                 "last_byte_ns": end_ns - MS, "verified_ns": end_ns,
             }  # fmt: skip
     run_dir = drill.write(tmp_path / "drill")
-    write_all(run_dir)
+    merge_history(run_dir)
     return run_dir
 
 
@@ -151,7 +151,7 @@ def test_what_was_never_answered_is_an_error_without_steps(tmp_path: Path) -> No
     sent_ns = drill.of("request", request_id="r3")[0]["t_ns"]
     answer.update(op="unanswered", waited_ns=5 * 10**9)
     run_dir = drill.write(tmp_path / "drill")
-    write_all(run_dir)
+    merge_history(run_dir)
     write_otlp(run_dir, tmp_path / "trace.json")
     found = [
         spans

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,14 @@ class Clock:
         return self.s
 
 
+@cache
+def planned(name: str) -> RunPlan:
+    return plan_of(load_scenario(name))
+
+
 def smoke() -> RunPlan:
     """Two cells of three arms, two requests and a warm-up each."""
-    return plan_of(load_scenario("smoke"))
+    return planned("smoke")
 
 
 def cell(plan: RunPlan, index: int, part: int = 0, t_s: float = 0.1) -> dict[str, Any]:
@@ -164,7 +170,7 @@ def test_of_several_vms_the_last_one_counts() -> None:
 @pytest.mark.parametrize("width", range(60, 201, 7))
 @pytest.mark.parametrize("name", ["smoke", "granularity", "link-cut"])
 def test_a_board_fits_every_terminal(name: str, width: int) -> None:
-    plan, clock = plan_of(load_scenario(name)), Clock()
+    plan, clock = planned(name), Clock()
     board = Board(plan, Console(file=io.StringIO()), clock)
     kept = [shown(board, width)]
     board.take({**FOLDER, "parts": 2})
