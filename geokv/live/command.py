@@ -12,7 +12,7 @@ from geokv.errors import ConfigError
 from geokv.scenario import Scenario
 from geokv.scenario.checks_drill import event_problems
 from geokv.scenario.paths import suggest
-from geokv.scenario.timeline import AnyEvent, Event
+from geokv.scenario.timeline import Event, OurEvent
 from geokv.scenario.timeline.event import NAME
 from geokv.scenario.workload import OpenLoop
 
@@ -25,7 +25,8 @@ class Inject(Strict):
     id: Id
     do: Literal["inject"]
     event: dict[str, Any]
-    """As in a ``timeline``. Without ``at`` and ``when`` it is now; without a name it gets one."""
+    """As in a ``timeline``, but no fault of the user's own. Without ``at`` and ``when`` it is now;
+    without a name it gets one."""
 
 
 class Heal(Strict):
@@ -51,7 +52,7 @@ class _Told(Strict):
 
 
 class _Timeline(Strict):
-    event: AnyEvent
+    event: OurEvent
 
 
 def read_command(data: Any) -> Command:

@@ -89,7 +89,7 @@ def fault_rows(summary: dict[str, Any]) -> list[list[str]]:
             rows.append(
                 [
                     cell["label"] or "-",
-                    fault["name"],
+                    fault["name"] + (" (by hand)" if fault.get("by_hand") else ""),
                     fault["target"],
                     words.ms(fault["took_effect_ms"]),
                     words.ms(fault["healed_ms"]),

@@ -60,8 +60,6 @@ def _stream(scenario: Scenario, workload: OpenLoop) -> list[str]:
         for site in scenario.routing.sites
         if site not in sites
     ]
-    if scenario.clock != "virtual":
-        found.append("clock: a drill is repeated to the nanosecond, which needs virtual")
     return found
 
 

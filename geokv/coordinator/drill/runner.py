@@ -221,10 +221,11 @@ class DrillRunner:
         """Every link against its plan (INV-7). Nothing else is on them but heartbeats, which a
         probe may meet: a link that is off is looked at again."""
         self._progress("check", phase=phase)
-        for found in check_links(stage.lab, clock="virtual"):
+        clock = stage.scenario.clock
+        for found in check_links(stage.lab, clock=clock):
             for _ in range(_LOOKS - 1):
                 if not found.ok:
-                    (found,) = check_links(stage.lab, [found.link], clock="virtual")
+                    (found,) = check_links(stage.lab, [found.link], clock=clock)
             stage.note(
                 "links",
                 phase=phase,

@@ -43,7 +43,8 @@ class Timeline:
         self._stage = stage
         self._moments = moments
         self._ends = Ends()
-        self._faults = list(faults)
+        self._planned = faults
+        self._names = [fault.event.title for fault in faults]
         self._held: dict[str, str] = {}
         self._by_hand: set[str] = set()
         self._added: list[asyncio.Task[None]] = []
@@ -52,7 +53,7 @@ class Timeline:
     @property
     def names(self) -> list[str]:
         """Of all faults so far."""
-        return [fault.event.title for fault in self._faults]
+        return list(self._names)
 
     async def run(self, start_ns: int) -> None:
         """All events, until each has ended; ``end`` lets no new one begin.
@@ -60,7 +61,7 @@ class Timeline:
         Args:
             start_ns: when the first request is due.
         """
-        await asyncio.gather(*(self._one(fault, start_ns) for fault in self._faults))
+        await asyncio.gather(*(self._one(fault, start_ns) for fault in self._planned))
 
     def end(self) -> None:
         """The stream is over: what still waits did not fire, what still lasts is healed."""
@@ -80,7 +81,7 @@ class Timeline:
         if self._ends.over:
             raise ConfigError("the stream of this cell is over")
         fault = fault_class(event.fault)(event, self._stage)
-        self._faults.append(fault)
+        self._names.append(event.title)
         self._by_hand.add(event.title)
         self._added.append(asyncio.ensure_future(self._one(fault, start_ns)))
 
@@ -92,7 +93,7 @@ class Timeline:
         """
         if name not in self._lasting:
             lasting = ", ".join(sorted(self._lasting)) or "none"
-            known = "does not last (any more)" if name in self.names else "is unknown"
+            known = "does not last (any more)" if name in self._names else "is unknown"
             raise ConfigError(f"fault {name} {known}; what lasts: {lasting}")
         self._ends.end(name)
 

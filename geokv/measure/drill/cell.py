@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from geokv.measure.checker import check_all
 from geokv.measure.checker.finding import Finding
 from geokv.measure.checker.history import History
+from geokv.measure.drill.by_hand import commands, judged_by_hand
 from geokv.measure.drill.compared import During, Kind, by_kind, during
 from geokv.measure.drill.fates import Fates, fates
 from geokv.measure.drill.faults import FaultSeen, faults_seen
@@ -32,6 +33,8 @@ class DrillCell:
     """Fault → what was asked while it lasted, where it began within the stream."""
     goodput_asked_bps: dict[str, int]
     """Link → its payload rate by the plan."""
+    commands: list[str]
+    """What was done by hand while it ran."""
 
     @property
     def link_problems(self) -> list[str]:
@@ -56,7 +59,7 @@ def reduce_drill_cell(cell: Cell, history: History | None) -> DrillCell:
     recovered = recoveries(history, found, faults)
     lines = [
         *check_all(history),
-        *examine(history, [event.title for event in scenario.timeline]),
+        *examine(history, [*(event.title for event in scenario.timeline), *judged_by_hand(faults)]),
         *judge_events(scenario.timeline, recovered),
         *judge_drill(scenario.expect.drill, history, found),
     ]
@@ -75,4 +78,5 @@ def reduce_drill_cell(cell: Cell, history: History | None) -> DrillCell:
         by_kind([one for one, _ in found.by_request]),
         {name: one for name, one in outages.items() if one is not None},
         {link: int(rate) for link, rate in asked.items() if rate},
+        commands(history),
     )

@@ -31,6 +31,12 @@ class FaultSeen:
         return int(event["t_ns"]) if event else None
 
     @property
+    def by_hand(self) -> dict[str, Any] | None:
+        """The event as it was asked for, where somebody did while the drill ran."""
+        asked: dict[str, Any] | None = self.events[0].get("by_hand")
+        return asked
+
+    @property
     def problem(self) -> str:
         """Why the drill cannot be judged by it; empty when it did what it should."""
         for phase in ("did-not-fire", "did-not-heal"):

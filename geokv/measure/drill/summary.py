@@ -9,6 +9,7 @@ from typing import Any
 from geokv.errors import RunError
 from geokv.measure.checker.finding import Finding
 from geokv.measure.checker.history import Event, load_histories
+from geokv.measure.drill.by_hand import in_summary
 from geokv.measure.drill.cell import DrillCell, reduce_drill_cell
 from geokv.measure.drill.compared import During, Kind
 from geokv.measure.drill.recovery import Recovery, Span
@@ -58,7 +59,8 @@ def summarise_drill(run_dir: Path) -> dict[str, Any]:
         "ran": _ran(scenario, manifest),
         "expectations": [{"name": r.name, "ok": r.ok, "said": r.said} for r in judged],
         "warnings": _warnings(cells),
-        "notes": _notes(scenario, manifest),
+        "notes": [*_by_hand_notes(cells), *_notes(scenario, manifest)],
+        "by_hand": in_summary([cell.commands for cell in cells]),
         "statistics": declared(scenario, manifest.clock),
         "control": scenario.control.model_dump(mode="json") if scenario.control else None,
         "cells": [_cell(cell) for cell in cells],
@@ -126,7 +128,21 @@ def _warnings(cells: Sequence[DrillCell]) -> list[str]:
             if fate in ("failed", "refused") and one.answer is not None:
                 why = one.answer.get("error")
                 warnings.append(f"{cell.cell.label}: request {one.request_id} {fate}: {why}")
+        for fault in cell.faults:
+            if fault.by_hand and fault.took_ns is None:
+                said = f"{fault.name}, made by hand, did nothing: {fault.problem}"
+                warnings.append(f"{cell.cell.label}: {said}")
     return warnings
+
+
+def _by_hand_notes(cells: Sequence[DrillCell]) -> list[str]:
+    given = [command for cell in cells for command in cell.commands]
+    if not given:
+        return []
+    return [
+        f"commands were given while it ran ({', '.join(given)}): no command repeats this run; "
+        "history.jsonl has all that happened"
+    ]
 
 
 def _notes(scenario: Scenario, manifest: Manifest) -> list[str]:
@@ -191,6 +207,7 @@ def _faults(cell: DrillCell, start_ns: int) -> list[dict[str, Any]]:
             "name": fault.name,
             "kind": fault.kind,
             "target": fault.target,
+            "by_hand": fault.by_hand,
             "took_effect_ms": _ms(None if fault.took_ns is None else fault.took_ns - start_ns),
             "healed_ms": _ms(None if fault.healed_ns is None else fault.healed_ns - start_ns),
             "evidence": fault.evidence,

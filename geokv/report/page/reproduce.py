@@ -12,6 +12,7 @@ import yaml
 from geokv.errors import GeokvError
 from geokv.report.page.section import Section
 from geokv.report.sheet.blocks import Block, Bullets, Code, Fold, Para
+from geokv.report.sheet.words import words_of
 from geokv.scenario import Scenario, find, load_scenario, read_back
 
 _MOST_SETTINGS = 12
@@ -31,6 +32,7 @@ def reproduce_section(summary: dict[str, Any], run_dir: Path) -> Section:
         line = "geokv run ./scenario.yaml"
         said = "In the run folder, or beside the scenario below, saved under this name."
     blocks: list[Block] = [
+        *([Para(words_of("en").text["repeat_by_hand"])] if summary.get("by_hand") else []),
         Code([line]),
         Para(f"{said} geokv {versions['geokv']}, torch {versions.get('torch', 'none')}."),
     ]

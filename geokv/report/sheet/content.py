@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from geokv.measure.drill.story import Story
@@ -23,6 +23,7 @@ from geokv.report.sheet.shown import figure, label_of, shown_ms
 from geokv.report.sheet.steps import describe, moment
 from geokv.report.sheet.words import Words
 from geokv.scenario import Scenario
+from geokv.scenario.timeline import read_event
 
 _MOST_FIGURES = 6
 
@@ -62,7 +63,7 @@ def compose(
         Heading(words.text["fates"]),
         *fates(summary, words),
         Heading(words.text["repeat"]),
-        *_repeat(scenario, words),
+        *_repeat(summary, scenario, words),
         Heading(words.text["notes"]),
         Bullets([*filter(None, [words.text["raw"]]), *summary["warnings"], *summary["notes"]]),
     ]
@@ -126,8 +127,6 @@ def _figures(
 def steps(summary: dict[str, Any], scenario: Scenario, words: Words) -> list[Block]:
     """What was done: planned, and when it was seen to take effect and to heal."""
     text = words.text
-    if not scenario.timeline:
-        return [Para(text["no_timeline"])]
     rows: list[list[str]] = []
     marks: list[bool | str | None] = []
     cells = figures.normal_cells(summary)
@@ -140,8 +139,27 @@ def steps(summary: dict[str, Any], scenario: Scenario, words: Words) -> list[Blo
                 step = f"[{label_of(cell, words)}] {step}"
             rows.append([step, planned, *_seen(fault, event.heals, words)])
             marks.append(fault is not None and not fault["problem"])
+    for row, mark in _steps_by_hand(cells, words):
+        rows.append(row)
+        marks.append(mark)
+    if not rows:
+        return [Para(text["no_timeline"])]
     head = [text[name] for name in ("step", "planned", "took_effect", "healed", "seen_by")]
     return [Table(head, rows, marks)]
+
+
+def _steps_by_hand(
+    cells: Sequence[dict[str, Any]], words: Words
+) -> Iterator[tuple[list[str], bool]]:
+    for cell in cells:
+        for fault in cell["faults"]:
+            if not fault.get("by_hand"):
+                continue
+            done = read_event(fault["by_hand"])
+            step = f"{fault['name']}: {describe(done, words, lasting=done.lasts_s is not None)}"
+            if len(cells) > 1:
+                step = f"[{label_of(cell, words)}] {step}"
+            yield [step, words.text["by_hand"], *_seen(fault, True, words)], not fault["problem"]
 
 
 def _seen(fault: dict[str, Any] | None, heals: bool, words: Words) -> list[str]:
@@ -200,10 +218,14 @@ def fates(summary: dict[str, Any], words: Words) -> list[Block]:
     return blocks
 
 
-def _repeat(scenario: Scenario, words: Words) -> list[Block]:
+def _repeat(summary: dict[str, Any], scenario: Scenario, words: Words) -> list[Block]:
     text = words.text
+    again = Code(["geokv run ./scenario.yaml"], text["repeat_exact"])
+    if summary["provenance"].get("live") or scenario.clock == "wall":
+        again = Code(["geokv run ./scenario.yaml"], text["repeat_live"])
     return [
-        Code(["geokv run ./scenario.yaml"], text["repeat_exact"]),
+        *([Para(text["repeat_by_hand"])] if summary.get("by_hand") else []),
+        again,
         Code([f"geokv drill {scenario.name}"], text["repeat_drill"]),
         Code(["geokv check-history ."], text["repeat_check"]),
         Code([f"geokv drill {scenario.name} --repeat 20 --seed-from 1"], text["repeat_hunt"]),

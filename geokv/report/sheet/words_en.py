@@ -99,6 +99,11 @@ WORDS = Words(
         "control_bad": "not broken",
         "excerpt_said": "The fewest events of the history that show it; the checker that is given "
         "only these says the same.",
+        "by_hand": "by hand, while it ran",
+        "repeat_by_hand": "Faults were made, healed or the drill was stopped by hand while it ran. "
+        "No command repeats that; the history has all that happened.",
+        "repeat_live": "The same scenario, in its folder. It was watched while it ran, or ran in "
+        "real time: times will differ.",
         "repeat_exact": "This very run, to the nanosecond, in its folder:",
         "repeat_drill": "The drill by its name:",
         "repeat_check": "The checkers once more, over its history, in its folder:",

@@ -85,6 +85,16 @@ def _by_kind(data: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 
 AnyEvent = Annotated[OurEvent | ForeignFault, WrapValidator(_by_kind)]
 
+
+def read_event(data: dict[str, Any]) -> Event:
+    """An event from the mapping that a record keeps of it.
+
+    Raises:
+        pydantic.ValidationError: it is none.
+    """
+    return _ours.validate_python(data)
+
+
 __all__ = [
     "AnyEvent",
     "Background",
@@ -122,4 +132,5 @@ __all__ = [
     "SlowGpu",
     "StoreOutage",
     "TenantLoad",
+    "read_event",
 ]
