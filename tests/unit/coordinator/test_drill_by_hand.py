@@ -17,6 +17,7 @@ from geokv.coordinator.drill.stage import Stage
 from geokv.coordinator.drill.stream import StreamRunner
 from geokv.coordinator.drill.timeline import Timeline
 from geokv.coordinator.faults import Evidence, Fault
+from geokv.coordinator.fleet import Fleet
 from geokv.coordinator.live.desk import Desk, in_drill, refuse
 from geokv.coordinator.live.inbox import Inbox
 from geokv.errors import ConfigError
@@ -63,7 +64,7 @@ class Lab:
         self.log = DrillLog(self.path)
         self.scenario = load_scenario(SCENARIO)
         self.steps: list[tuple[str, dict[str, Any]]] = []
-        self.stage = Stage(self.scenario, cast(Any, None), cast(Any, None), self.log, self._step)
+        self.stage = Stage(self.scenario, cast(Any, None), Fleet(), self.log, self._step)
         planned = [Said(event, self.stage) for event in self.scenario.timeline]
         self.timeline = Timeline(self.stage, Moments(), planned)
         self.stream = StreamRunner(self.stage, [], {}, Moments())

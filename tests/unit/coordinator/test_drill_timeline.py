@@ -18,7 +18,7 @@ from geokv.coordinator.drill.timeline import Timeline
 from geokv.coordinator.faults import Evidence, Fault, fault_class
 from geokv.errors import ConfigError, FaultError
 from geokv.scenario import load_scenario
-from geokv.scenario.timeline import AnyEvent
+from geokv.scenario.timeline import OurEvent
 from geokv.scenario.timeline.event import parse_condition
 
 Make = Callable[..., "Drill"]
@@ -181,7 +181,7 @@ async def test_what_would_undo_another_waits_for_no_one_and_says_so(drill: Make)
 
 
 def test_there_is_one_fault_for_every_kind_of_event() -> None:
-    for event in get_args(get_args(AnyEvent)[0]):
+    for event in get_args(get_args(OurEvent)[0]):
         (kind,) = get_args(event.model_fields["fault"].annotation)
         assert fault_class(kind).kind == kind
 

@@ -169,7 +169,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"workload": stream(providers=["a", "a"])}, "providers: a site is listed twice"),
     ({"workload": stream(prefix_tokens=1000)}, "must be a multiple of deployment.chunk_tokens"),
     ({"expect": {"answers_equal": True}}, "expect.answers_equal: is about arms"),
-    ({"clock": "wall"}, "clock: a drill is repeated to the nanosecond"),
     ({"control": {"fails": ["corrupt"]}}, "control: must have a sabotage, something set, or an"),
     ({"control": {"sabotage": "x", "fails": ["rust"]}}, "no line is called 'rust'"),
     (
