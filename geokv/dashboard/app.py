@@ -16,8 +16,9 @@ from geokv.dashboard.catalog import Wish, catalogue, check, size_of
 from geokv.dashboard.children import Children
 from geokv.dashboard.detail import detail_of
 from geokv.dashboard.files import send_file
+from geokv.dashboard.head import Head
 from geokv.dashboard.orders import Order, send_order
-from geokv.dashboard.shelf import Head, Shelf, identity_of
+from geokv.dashboard.shelf import Shelf, identity_of
 from geokv.dashboard.streams import MOST_STREAMS, EventStream, Streams
 from geokv.dashboard.tail import parse_place
 from geokv.errors import GeokvError

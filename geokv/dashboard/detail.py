@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from geokv.dashboard.files import list_files
+from geokv.dashboard.head import Head, read_scenario
 from geokv.dashboard.reading import read_json
-from geokv.dashboard.shelf import Head, read_scenario
 from geokv.errors import GeokvError
 from geokv.lab.profiles import load_profile
 

@@ -13,7 +13,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from geokv.dashboard import sse
-from geokv.dashboard.shelf import Head, Shelf
+from geokv.dashboard.head import Head
+from geokv.dashboard.shelf import Shelf
 from geokv.dashboard.tail import Place, read_steps, source_of
 
 LIST_EVERY_S = 1.0

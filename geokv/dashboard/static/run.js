@@ -3,13 +3,12 @@
 import { Acting } from "./act.js";
 import { get, listen, mayAct, post } from "./api.js";
 import { badge, h, icon, text, toast } from "./dom.js";
-import { bytes, km, moment, percent, rate, when, whenFull, whole } from "./format.js";
+import { bytes, moment, when, whenFull, whole } from "./format.js";
 import { EventLog } from "./log.js";
-import { Model, effectOf } from "./model.js";
+import { Model } from "./model.js";
+import { gather, key, linkRow, siteRow } from "./now.js";
 import { Strip } from "./strip.js";
 import { TopologyView } from "./topology.js";
-
-const TIERS = ["device", "dram", "disk"];
 
 export function showRun(main, id, onState) {
   const page = new RunPage(main, id, onState);
@@ -41,6 +40,8 @@ class RunPage {
         },
         end: (data) => {
           if (data.state === "removed") toast("The folder of this run is not there any more.");
+          // What broke it is among its steps, which have all come now.
+          if (this.model.about) this.drawVerdict(this.model.about);
           this.soon();
         },
         refused: async () => {
@@ -169,7 +170,8 @@ class RunPage {
   drawVerdict(run) {
     const mine = run.started_here;
     this.ends.hidden = !(mine && mine.status === null && run.state === "running" && mayAct());
-    const reasons = run.reasons.length ? run.reasons : run.state === "ended" ? [mine?.said || "it ended, or was ended, before its verdict"] : [];
+    const broke = this.model.failed?.message ?? mine?.said;
+    const reasons = run.state === "ended" ? [broke || "it ended, or was ended, before its verdict"] : run.reasons;
     this.verdict.replaceChildren(badge(run, true), this.ends, ...reasons.slice(0, 3).map((said) => h("p", { class: "muted" }, said)));
     const parts = [];
     if (run.judged.length) parts.push(judged(run));
@@ -188,95 +190,6 @@ class RunPage {
       this.ends.disabled = false;
     }
   }
-}
-
-/** Sites and links as they are now, by the last sample and the faults that last. */
-function gather(model) {
-  const sites = new Map();
-  const links = new Map();
-  for (const [name, link] of model.newest?.links ?? []) links.set(name, { km: link.km, rate_bps: link.rate_bps });
-  const running = model.about.state === "running";
-  const { sample } = model;
-  for (const one of model.foremost?.requests ?? []) {
-    if (one.site) sites.set(one.site, { asked: (sites.get(one.site)?.asked ?? 0) + 1 });
-  }
-  for (const [name, seen] of Object.entries((running && sample?.links) || {})) {
-    const [forward, backward] = seen.load ?? [];
-    links.set(name, { ...links.get(name), km: seen.km, rate_bps: seen.rate_bps, forward, backward, effect: { dark: "cut", degraded: "degraded" }[seen.state] });
-  }
-  for (const [name, seen] of Object.entries(sample?.sites ?? {})) {
-    const device = seen.pools?.device;
-    const pool = device?.total ? (device.total - device.free) / device.total : NaN;
-    const now = { running: seen.running, waiting: seen.waiting, effect: seen.up === false ? "down" : seen.answers === false ? "frozen" : "" };
-    sites.set(name, { ...sites.get(name), pool, pools: seen.pools, ...(running ? now : {}) });
-  }
-  if (running) {
-    for (const fault of model.activeFaults().values()) {
-      const effect = effectOf(fault.kind);
-      for (const name of named(fault.target, model.about.topology.links)) links.set(name, { ...links.get(name), effect: links.get(name)?.effect || effect, fault: fault.name });
-      for (const name of named(fault.target, model.about.topology.sites)) sites.set(name, { ...sites.get(name), effect: sites.get(name)?.effect || (effect === "cut" ? "" : effect), fault: fault.name });
-    }
-  }
-  return { sites, links };
-}
-
-/** Which of these a fault's target names: `a-b`, `b`, or a list of them in words. */
-function named(target, all) {
-  const words = new Set(target.split(/[\s,|]+/));
-  return all.map((one) => one.name).filter((name) => words.has(name));
-}
-
-const key = (css, said) => h("span", {}, h("i", { class: `swatch ${css}` }), said);
-
-function siteRow(site, body) {
-  const state = h("td", { class: "state" });
-  const bars = h("div", { class: "pools" });
-  const [count, unit] = [h("span"), h("span", { class: "word" })];
-  const load = h("td", { class: "num right" }, count, unit);
-  body.append(h("tr", {}, h("th", { scope: "row" }, site.name, site.title ? h("small", {}, site.title) : null), state, h("td", {}, bars), load));
-  const tiers = new Map();
-  return (now) => {
-    const word = now.effect === "slow" ? now.fault : now.effect || (Number.isFinite(now.running) ? "up" : "–");
-    if (state.dataset.word !== word) {
-      state.dataset.word = word;
-      state.replaceChildren(now.effect ? h("span", { class: `trouble ${word}` }, icon(now.effect === "down" ? "fail" : "invalid"), word) : word);
-    }
-    for (const tier of TIERS) {
-      const pool = now.pools?.[tier];
-      if (!pool?.total) continue;
-      if (!tiers.has(tier)) {
-        const [used, cached] = [h("i", { class: "pinned" }), h("i", { class: "cached" })];
-        const said = h("span", { class: "num" });
-        bars.append(h("div", { class: "pool" }, h("span", { class: "tier" }, tier), h("span", { class: "track" }, used, cached), said));
-        tiers.set(tier, { used, cached, said });
-      }
-      const bar = tiers.get(tier);
-      const [used, cached] = [(pool.pinned ?? 0) + (pool.reserved ?? 0), pool.cached ?? 0];
-      bar.used.style.width = `${(100 * used) / pool.total}%`;
-      bar.cached.style.width = `${(100 * cached) / pool.total}%`;
-      text(bar.said, percent((used + cached) / pool.total));
-    }
-    if (!tiers.size) text(bars, "–");
-    else if (bars.firstChild.nodeType === Node.TEXT_NODE) bars.firstChild.remove();
-    const live = Number.isFinite(now.running);
-    text(count, live ? `${now.running + (now.waiting ?? 0)}` : now.asked ? whole(now.asked) : "–");
-    text(unit, live ? ` in flight` : now.asked ? " asked" : "");
-  };
-}
-
-function linkRow(link, body) {
-  const cells = ["right num", "right num", "right num", "state"].map((css) => h("td", { class: css }));
-  const [length, speed, load, state] = cells;
-  body.append(h("tr", {}, h("th", { scope: "row" }, link.name), cells));
-  return (now) => {
-    text(length, km(now.km ?? link.km));
-    text(speed, rate(now.rate_bps ?? link.rate_bps));
-    text(load, Number.isFinite(now.forward) ? `${percent(now.forward)} / ${percent(now.backward)}` : "–");
-    const word = now.effect || (Number.isFinite(now.forward) ? "lit" : link.kind);
-    if (state.dataset.word === word) return;
-    state.dataset.word = word;
-    state.replaceChildren(now.effect ? h("span", { class: `trouble ${word}` }, icon(now.effect === "cut" ? "fail" : "invalid"), word) : word);
-  };
 }
 
 function judged(run) {

@@ -1,14 +1,12 @@
 // Time to first token of every request: a mark at the moment it was sent, faults behind it.
 // On a canvas, because a run may have tens of thousands; what it shows stands in a table as well.
 
+import { HEIGHT, PAD, cellsAxis, nice, timeAxis, ttftAxis } from "./axes.js";
 import { h, text } from "./dom.js";
 import { duration, moment, percentile, whole } from "./format.js";
 import { seriesOf } from "./model.js";
 
-const HEIGHT = 250;
-const PAD = { left: 58, right: 14, top: 36, bottom: 26 };
 const NEAR_PX = 14;
-const FOLLOW_NS = 60e9;
 
 export class Strip {
   constructor() {
@@ -99,11 +97,13 @@ export class Strip {
     pen.clearRect(0, 0, width, HEIGHT);
     pen.font = "11.5px ui-monospace, 'DejaVu Sans Mono', monospace";
     const cells = this.shownCells();
-    const x = this.timeAxis(cells, width);
+    const on = (button) => button.getAttribute("aria-pressed") === "true";
+    const running = model.about?.state === "running" && cells[0] === model.newest;
+    const x = cells.length > 1 ? cellsAxis(cells, width) : timeAxis(cells[0], width, running ? model.last_ns : NaN, on(this.follow));
     const shown = cells.flatMap((cell) =>
       cell.requests.filter((one) => (!this.site || one.site === this.site) && x.holds(one.t_ns)).map((one) => ({ cell, one })),
     );
-    const y = this.ttftAxis(shown.map(({ one }) => one.ttft_ns).filter(Number.isFinite));
+    const y = ttftAxis(shown.map(({ one }) => one.ttft_ns).filter(Number.isFinite), on(this.log));
     for (const cell of cells) this.drawFaults(pen, cell, x);
     this.drawAxes(pen, x, y, width);
     this.marks = shown.map(({ cell, one }) => ({
@@ -114,61 +114,6 @@ export class Strip {
     }));
     this.drawMarks(pen);
     this.tabulate(shown.map(({ one }) => one), cells);
-  }
-
-  timeAxis(cells, width) {
-    const room = width - PAD.left - PAD.right;
-    if (cells.length > 1) {
-      const each = room / cells.length;
-      return {
-        holds: () => true,
-        at: (cell, t_ns) => {
-          const span = cell.to_ns - cell.from_ns || 1;
-          return PAD.left + each * (cells.indexOf(cell) + 0.06 + (0.88 * (t_ns - cell.from_ns)) / span);
-        },
-        cells,
-        each,
-      };
-    }
-    const [cell] = cells;
-    const from = cell?.from_ns ?? 0;
-    const first = cell?.requests[0]?.t_ns ?? from;
-    const running = this.model.about?.state === "running" && cell === this.model.newest;
-    const end = Math.max(cell?.to_ns ?? 0, running && Number.isFinite(this.model.last_ns) ? this.model.last_ns : 0, from + 1e6);
-    const following = this.follow.getAttribute("aria-pressed") === "true";
-    const start = following ? Math.max(from, end - FOLLOW_NS) : Math.max(from, first - 0.03 * (end - first));
-    const scale = room / Math.max(1, end - start);
-    return {
-      holds: (t_ns) => t_ns >= start,
-      at: (_, t_ns) => PAD.left + Math.min(room, Math.max(0, (t_ns - start) * scale)),
-      start,
-      end,
-      from,
-      room,
-    };
-  }
-
-  ttftAxis(values) {
-    const most = values.length ? values.reduce((a, b) => Math.max(a, b)) : 1e8;
-    const least = values.length ? values.reduce((a, b) => Math.min(a, b)) : 1e6;
-    const room = HEIGHT - PAD.top - PAD.bottom;
-    if (this.log.getAttribute("aria-pressed") === "true") {
-      const low = Math.log10(Math.max(1e3, least) * 0.8);
-      const high = Math.log10(Math.max(1e4, most) * 1.25);
-      const ticks = [];
-      for (let power = Math.floor(low); power <= high; power += 1) {
-        for (const one of high - low < 1.5 ? [1, 2, 5] : [1]) {
-          const value = one * 10 ** power;
-          if (Math.log10(value) >= low && Math.log10(value) <= high) ticks.push(value);
-        }
-      }
-      return { ticks, at: (ns) => PAD.top + room * (1 - (Math.log10(Math.max(1, ns)) - low) / (high - low || 1)) };
-    }
-    const step = nice(most / 4);
-    const top = Math.max(step, Math.ceil(most / step) * step);
-    const ticks = [];
-    for (let value = 0; value <= top + step / 2; value += step) ticks.push(value);
-    return { ticks, at: (ns) => PAD.top + room * (1 - ns / top) };
   }
 
   drawFaults(pen, cell, x) {
@@ -329,10 +274,4 @@ export class Strip {
 function path(pen, corners) {
   corners.forEach(([x, y], index) => (index ? pen.lineTo(x, y) : pen.moveTo(x, y)));
   pen.closePath();
-}
-
-/** 1, 2 or 5 times a power of ten, at least `least`. */
-function nice(least) {
-  const power = 10 ** Math.floor(Math.log10(least || 1));
-  return [1, 2, 5, 10].map((one) => one * power).find((one) => one >= least - 1e-12);
 }
