@@ -34,7 +34,7 @@ def gaps_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
     blocks += _gap(
         "MG1: remote access pattern", gaps["mg1"]["groups"], _ACCESS, _access,
         lambda row: row["chunks_read"] or row["chunks_lost"],
-        "No request read anything from another site.",
+        _nothing_read(summary),
     )  # fmt: skip
     blocks += _gap("MG2: metadata", gaps["mg2"]["groups"], _LOOKUP, _lookup, _asked)
     blocks += _table(gaps["mg2"]["cells"], _NEWS, _news, lambda row: row["messages"])
@@ -78,6 +78,16 @@ def counting(gaps: Row) -> Row:
         name: {kind: [row for row in rows if row["valid"]] for kind, rows in gap.items()}
         for name, gap in gaps.items()
     }
+
+
+def _nothing_read(summary: Row) -> str:
+    """Why MG1 has no row: nothing came, or an older geokv did not write down for whom."""
+    fetched = any(
+        arm.get("fetched") for cell in summary["cells"] for arm in cell.get("arms", {}).values()
+    ) or any(cell.get("fates", {}).get("fetches", {}).get("served") for cell in summary["cells"])
+    if fetched:
+        return "Fetches of this run do not say for which request they were: run it again to see."
+    return "No request read anything from another site."
 
 
 # -- tables --------------------------------------------------------------------

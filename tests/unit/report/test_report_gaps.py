@@ -9,7 +9,7 @@ from handwritten_gaps import asks, came, served, view
 from geokv.measure.gaps import CellView, gaps
 from geokv.report.page.gaps import gaps_section
 from geokv.report.page.section import Section
-from geokv.report.sheet.blocks import Block, Figure, Fold, Heading, Table
+from geokv.report.sheet.blocks import Block, Figure, Fold, Heading, Para, Table
 
 HEADINGS = [
     "MG1: remote access pattern", "MG2: metadata", "MG3: completion",
@@ -29,7 +29,7 @@ def section_of(*valid: bool) -> Section | None:
     ]  # fmt: skip
     one = view(rows, *(came(number + 3, f"r{number}", 0, "x") for number in range(100)))
     views = [CellView(one.cell, rows, one.history, None, counts) for counts in valid]
-    return gaps_section({"gaps": gaps(views, 1000)}, Path())
+    return gaps_section({"gaps": gaps(views, 1000), "cells": []}, Path())
 
 
 def blocks_of(*valid: bool) -> list[Block]:
@@ -72,3 +72,17 @@ def test_a_cell_whose_links_were_off_shows_no_number() -> None:
 
 def test_a_run_from_before_there_were_gaps_has_no_section() -> None:
     assert gaps_section({"cells": []}, Path()) is None
+
+
+def test_a_run_that_did_not_write_down_who_fetched_says_so() -> None:
+    """As of a geokv before there were gaps; a run without a fetch says that instead."""
+    rows = [served(f"r{number}", number, prefill=5, **asks("x", rest=20)) for number in range(3)]
+    measured = gaps([view(rows)], 1000)
+    for cells, said in (
+        ([{"arms": {"remote_hit": {"fetched": 3}}}], "do not say for which request"),
+        ([{"fates": {"fetches": {"served": 1}}}], "do not say for which request"),
+        ([{"arms": {"remote_hit": {"fetched": 0}}}], "No request read anything"),
+    ):
+        section = gaps_section({"gaps": measured, "cells": cells}, Path())
+        assert section is not None
+        assert any(isinstance(one, Para) and said in one.text for one in section.blocks)
