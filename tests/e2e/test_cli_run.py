@@ -165,6 +165,12 @@ def test_wall_clock_runs_small(geokv: Geokv, vm: None) -> None:
     manifest = json.loads((run.folder / "manifest.json").read_text())
     assert manifest["clock"] == "wall"
     assert "real clock" in manifest["kernel"]
+    # Real time has real work in it, and that was measured.
+    energy = run.summary["energy"]
+    assert energy["grade"] in {"cpu", "nvml"}
+    assert energy["measured"]["of"] == "geokv-tiny"
+    for arm in energy["measured"]["arms"].values():
+        assert arm["n"] >= 1 and arm["cpu_s"] > 0 and arm["cpu_j"] > 0
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,9 @@ from typing import Any
 
 from geokv.measure.energy.constants import Constants, names
 
+_SEEN = 1e-4
+"""What changes a result by a smaller share than this, changes nothing."""
+
 
 @dataclass(frozen=True)
 class Bar:
@@ -28,6 +31,7 @@ class Bar:
 
 def tornado(result: Callable[[Constants], float], numbers: Constants) -> list[Bar]:
     """A bar of every constant that has a range and changes the result, widest first."""
+    least = _SEEN * abs(result(numbers))
     bars = []
     for name in names():
         one = getattr(numbers, name)
@@ -35,7 +39,7 @@ def tornado(result: Callable[[Constants], float], numbers: Constants) -> list[Ba
             continue
         at_low, at_high = (result(numbers.at(name, end)) for end in (one.low, one.high))
         bar = Bar(name, one.low, one.value, one.high, at_low, at_high)
-        if bar.swing > 0:
+        if bar.swing > least:
             bars.append(bar)
     return sorted(bars, key=lambda bar: (-bar.swing, bar.constant))
 
