@@ -3,7 +3,8 @@
     GeokvError
     ├── ConfigError      a file, option or value the user wrote (exit code 2)
     ├── HostError        this machine lacks something a run needs
-    │   └── VmError      the embedded VM did not build, boot or finish
+    │   ├── VmError      the embedded VM did not build, boot or finish
+    │   └── MeterError   a meter of processors or GPUs cannot be read
     ├── LabError         the emulated network could not be made as asked
     ├── EngineError      the worker cannot do what was asked (model, blocks)
     │   ├── NoRoom       the pool has no block to give, even after eviction
@@ -52,6 +53,10 @@ class HostError(GeokvError):
 
 class VmError(HostError):
     """The embedded VM failed; the message ends with the tail of its console."""
+
+
+class MeterError(HostError):
+    """A meter of this machine cannot be read; where none is asked for, a run does without."""
 
 
 class LabError(GeokvError):

@@ -26,12 +26,22 @@ _COST = {"carbon_intensity_g_per_kwh": ("mgCO₂e per request", 1000.0),
          "price_per_kwh": ("price per 1,000 requests", 1000.0)}  # fmt: skip
 
 
-def draw(summary: dict[str, Any]) -> Figure | None:
-    """The figure of the farthest cell in range; None where sites say nothing of their power."""
-    follow = summary.get("energy", {}).get("follow_the_sun")
-    if not follow:
+def draw_carbon(summary: dict[str, Any]) -> Figure | None:
+    """By grams of CO2 equivalent; None where the sites do not say them."""
+    return _draw(summary, "carbon_intensity_g_per_kwh")
+
+
+def draw_price(summary: dict[str, Any]) -> Figure | None:
+    """By money; None where the sites do not say it."""
+    return _draw(summary, "price_per_kwh")
+
+
+def _draw(summary: dict[str, Any], by: str) -> Figure | None:
+    """A day of the farthest cell in range."""
+    follow = summary.get("energy", {}).get("follow_the_sun") or []
+    one = next((one for one in follow if one["by"] == by), None)
+    if one is None:
         return None
-    one = follow[0]
     out = {cell["cell"] for cell in summary["cells"] if cell["out_of_range"]}
     near = [cell for cell in one["cells"] if cell["cell"] not in out] or one["cells"]
     day = max(near, key=lambda cell: cell["km"])
@@ -64,7 +74,7 @@ def draw(summary: dict[str, Any]) -> Figure | None:
             marker=marker, markersize=4.5, linewidth=1.5, zorder=3, label=way,
         )  # fmt: skip
         handles.append(line)
-    lower.set_ylim(bottom=0)
+    lower.set_ylim(bottom=min(0, lower.get_ylim()[0]))
     lower.set_ylabel(label)
     lower.set_xlabel("hour of the day, UTC")
     lower.set_xlim(-0.5, 23.5)
@@ -99,7 +109,7 @@ def _power(axes: Any, one: dict[str, Any]) -> list[Any]:
             linewidth=1.6, zorder=3, label=f"power at {site}",
         )  # fmt: skip
         handles.append(line)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(bottom=min(0, *(min(power["by_hour"]) for power in one["sites"].values())))
     axes.set_ylabel(_KWH[one["by"]])
     axes.grid(axis="x", visible=False)
     return handles

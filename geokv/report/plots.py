@@ -26,7 +26,8 @@ FIGURES = {
     "remote_hit_spans": plot_spans.draw,
     "energy_vs_km": plot_energy.draw,
     "tornado": plot_tornado.draw,
-    "follow_the_sun": plot_sun.draw,
+    "follow_the_sun": plot_sun.draw_carbon,
+    "follow_the_price": plot_sun.draw_price,
 }
 KINDS = {"lines": plot_lines.draw, "heat": plot_heat.draw, "tiers": plot_tiers.draw}
 """What a scenario can ask for."""

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import ctypes
 
+from geokv.errors import MeterError
+
 LIBRARY = "libnvidia-ml.so.1"
 _NAME_BYTES = 96
 _SUCCESS = 0
-
-
-class NvmlUnavailable(Exception):
-    """Why no GPU's power can be read here."""
 
 
 class Nvml:
@@ -24,14 +22,14 @@ class Nvml:
         library: name or path for the loader.
 
     Raises:
-        NvmlUnavailable: no library, no driver, or no GPU that says what it draws.
+        MeterError: no library, no driver, or no GPU that says what it draws.
     """
 
     def __init__(self, library: str = LIBRARY) -> None:
         try:
             self._nvml = ctypes.CDLL(library)
         except OSError as error:
-            raise NvmlUnavailable(f"{library} cannot be loaded ({error})") from None
+            raise MeterError(f"{library} cannot be loaded ({error})") from None
         self._nvml.nvmlErrorString.restype = ctypes.c_char_p
         self._call("nvmlInit_v2")
         self.names: list[str] = []
@@ -46,14 +44,14 @@ class Nvml:
             self._handles.append(handle)
             self.names.append(name.value.decode())
         if not self._handles:
-            raise NvmlUnavailable("the driver knows no GPU")
+            raise MeterError("the driver knows no GPU")
         self.power_mw()
 
     def power_mw(self) -> list[int]:
         """Of each GPU, mW. Boards average it: up to 1 s before Hopper and on H100.
 
         Raises:
-            NvmlUnavailable: a GPU does not say.
+            MeterError: a GPU does not say.
         """
         found = []
         for handle in self._handles:
@@ -69,4 +67,4 @@ class Nvml:
         status = getattr(self._nvml, name)(*args)
         if status != _SUCCESS:
             said = self._nvml.nvmlErrorString(ctypes.c_int(status))
-            raise NvmlUnavailable(f"{name}: {said.decode() if said else status}")
+            raise MeterError(f"{name}: {said.decode() if said else status}")

@@ -6,13 +6,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from geokv.errors import MeterError
+
 POWERCAP = Path("/sys/class/powercap")
 _ZONE = re.compile(r"intel-rapl:\d+")
 """A whole package; its cores and memory are zones of their own inside it."""
-
-
-class RaplUnavailable(Exception):
-    """Why the packages' joules cannot be read here."""
 
 
 class Rapl:
@@ -22,12 +20,12 @@ class Rapl:
         folder: where the zones are.
 
     Raises:
-        RaplUnavailable: no zone, or none that may be read.
+        MeterError: no zone, or none that may be read.
     """
 
     def __init__(self, folder: Path = POWERCAP) -> None:
         if not folder.is_dir():
-            raise RaplUnavailable(f"{folder} is not there")
+            raise MeterError(f"{folder} is not there")
         zones = sorted(zone for zone in folder.iterdir() if _ZONE.fullmatch(zone.name))
         self._files: dict[str, Path] = {}
         self._range_uj: dict[str, int] = {}
@@ -39,10 +37,10 @@ class Rapl:
                 self._range_uj[zone.name] = int((zone / "max_energy_range_uj").read_text())
                 int((zone / "energy_uj").read_text())
             except (OSError, ValueError) as error:
-                raise RaplUnavailable(f"{zone}/energy_uj cannot be read ({error})") from None
+                raise MeterError(f"{zone}/energy_uj cannot be read ({error})") from None
             self._files[zone.name] = zone / "energy_uj"
         if not self._files:
-            raise RaplUnavailable(f"{folder} has no zone of a processor package")
+            raise MeterError(f"{folder} has no zone of a processor package")
         self._seen_uj = {name: self._read(name) for name in self._files}
         self._total_uj = 0
 
@@ -55,6 +53,9 @@ class Rapl:
 
         A counter that is smaller than before has wrapped once; at 500 W and a range of 262 kJ
         that takes 9 minutes, so whoever reads more often than that misses none.
+
+        Raises:
+            MeterError: a counter that could be read before cannot be now.
         """
         for name, before in self._seen_uj.items():
             now = self._read(name)
@@ -64,4 +65,7 @@ class Rapl:
         return self._total_uj
 
     def _read(self, name: str) -> int:
-        return int(self._files[name].read_text())
+        try:
+            return int(self._files[name].read_text())
+        except (OSError, ValueError) as error:
+            raise MeterError(f"{self._files[name]} cannot be read ({error})") from None

@@ -16,11 +16,12 @@ from typing import Any
 
 from geokv.clock import now_ns
 from geokv.coordinator.meter.cpu_time import CpuTime
-from geokv.coordinator.meter.nvml import Nvml, NvmlUnavailable
-from geokv.coordinator.meter.rapl import Rapl, RaplUnavailable
-from geokv.errors import ConfigError
+from geokv.coordinator.meter.nvml import Nvml
+from geokv.coordinator.meter.rapl import Rapl
+from geokv.errors import ConfigError, GeokvError, MeterError
 from geokv.scenario import Scenario
 from geokv.scenario.energy import Grade
+from geokv.site.history import unwritable
 
 PERIOD_S = 0.01
 """TokenPowerBench polls NVML and RAPL every 10 ms (arXiv 2512.03024)."""
@@ -53,11 +54,11 @@ class Meters:
         else:
             try:
                 self.nvml = open_nvml()
-            except NvmlUnavailable as error:
+            except MeterError as error:
                 self.why["nvml"] = str(error)
         try:
             self.rapl = open_rapl()
-        except RaplUnavailable as error:
+        except MeterError as error:
             self.why["rapl"] = str(error)
         self.grade: Grade = "nvml" if self.nvml else "cpu"
         if asked == "nvml" and self.nvml is None:
@@ -91,31 +92,50 @@ class Meters:
 
 
 @contextmanager
-def metering(scenario: Scenario, path: Path, pids: Callable[[], dict[str, int]]) -> Iterator[None]:
+def metering(
+    scenario: Scenario,
+    path: Path,
+    pids: Callable[[], dict[str, int]],
+    meters: Meters | None = None,
+) -> Iterator[None]:
     """Write ``path`` while inside, a line per sample; do nothing where there is no meter.
 
     Args:
         pids: site → its process at this moment.
+        meters: those to read; None looks for this machine's.
 
     Raises:
         ConfigError: the scenario asks for a grade that this machine cannot give.
+        MeterError: a meter stopped to be readable on the way.
+        RunError: the disk is full, or the folder has gone.
     """
     if scenario.clock == "virtual" or scenario.energy.grade == "constants":
         yield
         return
-    meters = Meters(scenario.energy.grade)
+    meters = meters or Meters(scenario.energy.grade)
     ended = threading.Event()
-    with path.open("w", encoding="utf-8") as stream:
-        stream.write(json.dumps(meters.head()) + "\n")
+    failed: list[GeokvError] = []
+    # Without a buffer, so that a full disk is an error of the line that did not fit.
+    stream = path.open("wb", buffering=0)
 
-        def record() -> None:
-            while True:
+    def write(row: dict[str, Any]) -> None:
+        try:
+            stream.write(json.dumps(row, separators=(",", ":")).encode() + b"\n")
+        except OSError as error:
+            raise unwritable(path, error) from None
+
+    def record() -> None:
+        try:
+            last = False
+            while not last:
                 last = ended.wait(PERIOD_S)
-                stream.write(json.dumps(meters.sample(pids()), separators=(",", ":")) + "\n")
-                if last:
-                    return
+                write(meters.sample(pids()))
+        except GeokvError as error:
+            failed.append(error)
 
-        thread = threading.Thread(target=record, name="meter", daemon=True)
+    thread = threading.Thread(target=record, name="meter", daemon=True)
+    with stream:
+        write(meters.head())
         thread.start()
         try:
             yield
@@ -123,3 +143,5 @@ def metering(scenario: Scenario, path: Path, pids: Callable[[], dict[str, int]])
             ended.set()
             thread.join(_END_DEADLINE_S)
             meters.close()
+    if failed:
+        raise failed[0]

@@ -63,7 +63,8 @@ class Meter:
 
     def covers(self, start_ns: int, end_ns: int) -> bool:
         """Whether there are samples on both sides of a window."""
-        return bool(self._times) and self._times[0] <= start_ns and end_ns <= self._times[-1]
+        times = self._times
+        return len(times) > 1 and times[0] <= start_ns and end_ns <= times[-1]
 
     def cpu_s(self, start_ns: int, end_ns: int) -> float:
         """Processor time of all sites in a window, seconds."""
@@ -177,8 +178,7 @@ def load_meters(run_dir: Path) -> dict[int, Meter]:
             part = int(path.stem.removeprefix("power-"))
         except (msgspec.MsgspecError, IndexError, ValueError) as error:
             raise RunError(f"{path}: not a meter's record ({error})") from None
-        if len(samples) > 1:
-            found[part] = Meter(head, samples)
+        found[part] = Meter(head, samples)
     return found
 
 

@@ -31,6 +31,10 @@ _BY = {
     "carbon_intensity_g_per_kwh": ("carbon", "mgCO₂e per request", 1000.0),
     "price_per_kwh": ("price", "price per 1,000 requests", 1000.0),
 }
+_DRAWN = {
+    "carbon_intensity_g_per_kwh": "follow_the_sun",
+    "price_per_kwh": "follow_the_price",
+}
 
 
 def power_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
@@ -46,10 +50,10 @@ def power_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
     blocks += _measured(energy)
     blocks += _savings(summary, energy)
     blocks += kept(run_dir, "tornado", "What each constant does to the joules", _TORNADO)
+    alt = "What a kWh costs at both sites by hour, and what a request costs each way"
     for one in energy["follow_the_sun"]:
         blocks += _day(summary, one)
-    alt = "What a kWh costs at both sites by hour, and what a request costs each way"
-    blocks += kept(run_dir, "follow_the_sun", alt)
+        blocks += kept(run_dir, _DRAWN[one["by"]], alt)
     return Section("energy", "Energy", blocks)
 
 

@@ -16,10 +16,10 @@ import pytest
 from geokv.clock import now_ns
 from geokv.coordinator.meter import metering
 from geokv.coordinator.meter.cpu_time import CpuTime, cpu_time_ns
-from geokv.coordinator.meter.nvml import Nvml, NvmlUnavailable
-from geokv.coordinator.meter.rapl import Rapl, RaplUnavailable
+from geokv.coordinator.meter.nvml import Nvml
+from geokv.coordinator.meter.rapl import Rapl
 from geokv.coordinator.meter.recorder import Meters
-from geokv.errors import ConfigError, RunError
+from geokv.errors import ConfigError, MeterError, RunError
 from geokv.measure.energy.metered import Meter, MeterHead, Sample, load_meters
 from geokv.scenario import load_scenario
 
@@ -89,12 +89,12 @@ def test_rapl_sums_packages_and_unwraps_their_counters(tmp_path: Path) -> None:
 
 
 def test_rapl_says_why_it_cannot(tmp_path: Path) -> None:
-    with pytest.raises(RaplUnavailable, match="is not there"):
+    with pytest.raises(MeterError, match="is not there"):
         Rapl(tmp_path / "powercap")
-    with pytest.raises(RaplUnavailable, match="no zone of a processor package"):
+    with pytest.raises(MeterError, match="no zone of a processor package"):
         Rapl(tmp_path)
     zone(tmp_path, "intel-rapl:0", "package-0", 1).write_text("not a number\n")
-    with pytest.raises(RaplUnavailable, match=r"intel-rapl:0/energy_uj cannot be read"):
+    with pytest.raises(MeterError, match=r"intel-rapl:0/energy_uj cannot be read"):
         Rapl(tmp_path)
 
 
@@ -139,22 +139,22 @@ def test_nvml_is_called_as_its_header_says(tmp_path: Path) -> None:
 
 
 def test_nvml_says_why_it_cannot(tmp_path: Path) -> None:
-    with pytest.raises(NvmlUnavailable, match="cannot be loaded"):
+    with pytest.raises(MeterError, match="cannot be loaded"):
         Nvml(str(tmp_path / "libnvidia-ml.so.1"))
     (tmp_path / "none").mkdir()
-    with pytest.raises(NvmlUnavailable, match="knows no GPU"):
+    with pytest.raises(MeterError, match="knows no GPU"):
         Nvml(build_nvml(tmp_path / "none", COUNT=0, POWER_STATUS=0))
     (tmp_path / "silent").mkdir()
-    with pytest.raises(NvmlUnavailable, match="nvmlDeviceGetPowerUsage: Not Supported"):
+    with pytest.raises(MeterError, match="nvmlDeviceGetPowerUsage: Not Supported"):
         Nvml(build_nvml(tmp_path / "silent", COUNT=1, POWER_STATUS=3))
 
 
 def nothing() -> Any:
-    raise NvmlUnavailable("no library")
+    raise MeterError("no library")
 
 
 def no_rapl() -> Any:
-    raise RaplUnavailable("no folder")
+    raise MeterError("no folder")
 
 
 def test_the_best_grade_at_hand_is_taken_unless_another_is_asked_for(tmp_path: Path) -> None:
@@ -206,6 +206,28 @@ def test_nothing_is_measured_where_it_is_not_wanted(tmp_path: Path, overrides: l
     with metering(scenario, tmp_path / "power-0.jsonl", dict):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_meter_that_stops_ends_the_run_with_its_name(tmp_path: Path) -> None:
+    counter = zone(tmp_path / "powercap", "intel-rapl:0", "package-0", 1)
+    scenario = load_scenario("smoke", ["clock=wall"])
+    meters = Meters("cpu", nothing, lambda: Rapl(tmp_path / "powercap"))
+    with (
+        pytest.raises(MeterError, match=r"intel-rapl:0/energy_uj cannot be read"),
+        metering(scenario, tmp_path / "power-0.jsonl", dict, meters),
+    ):
+        time.sleep(0.03)
+        counter.unlink()
+        time.sleep(0.05)
+
+
+def test_a_full_disk_is_said() -> None:
+    scenario = load_scenario("smoke", ["clock=wall", "energy.grade=cpu"])
+    with (
+        pytest.raises(RunError, match="/dev/full"),
+        metering(scenario, Path("/dev/full"), dict),
+    ):
+        pass
 
 
 HEAD = MeterHead(grade="nvml", period_ns=10 * MS, why={}, gpus=["one"], zones=["intel-rapl:0"])
