@@ -22,11 +22,11 @@ from geokv.report.run_folder import write_all
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 RUN = [
-    "results", "figures", "energy", "gaps", "judged", "links", "setup", "honesty", "reproduce",
+    "results", "figures", "judged", "energy", "gaps", "links", "setup", "honesty", "reproduce",
     "notes", "files",
 ]  # fmt: skip
 DRILL = [
-    "results", "timeline", "gaps", "judged", "control", "links", "setup", "honesty", "reproduce",
+    "results", "timeline", "judged", "control", "gaps", "links", "setup", "honesty", "reproduce",
     "notes", "files",
 ]  # fmt: skip
 
