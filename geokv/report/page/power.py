@@ -85,9 +85,11 @@ def _drill(summary: dict[str, Any], energy: dict[str, Any]) -> list[Block]:
 
 
 def _grades(energy: dict[str, Any]) -> list[str]:
-    lines = [f"grade of this run: {energy['grade']}"]
-    lines += [f"{name}: {said}" for name, said in energy["grades"].items() if said != "used"]
-    return lines
+    named: dict[str, list[str]] = {}
+    for name, said in energy["grades"].items():
+        named.setdefault(said, []).append(name)
+    lines = [f"{', '.join(names)}: {said}" for said, names in named.items() if said != "used"]
+    return [f"grade of this run: {energy['grade']}", *lines]
 
 
 def _requests(summary: dict[str, Any], energy: dict[str, Any]) -> Table:

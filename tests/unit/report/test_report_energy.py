@@ -55,6 +55,7 @@ def test_the_section_says_what_the_summary_says(run_dir: Path) -> None:
     assert len(price.rows) == len(summary["cells"])
     (grades,) = (block for block in blocks if isinstance(block, Bullets))
     assert grades.items[0] == "grade of this run: constants"
+    assert grades.items[1].startswith("cpu, nvml: ")
     said = " ".join(block.text for block in blocks if hasattr(block, "text"))
     assert "one who knows" in said and "another" in said
     assert [block.file for block in blocks if isinstance(block, Figure)] == [
