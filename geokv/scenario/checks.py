@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from geokv.errors import ConfigError
 from geokv.lab.topology import Link
 from geokv.scenario.checks_drill import drill_problems
+from geokv.scenario.checks_energy import energy_problems
 from geokv.scenario.directory import CentralDirectory
 from geokv.scenario.figures import axes_of
 from geokv.scenario.paths import known_paths, suggest
@@ -68,7 +69,7 @@ def problems(scenario: Scenario) -> list[str]:
         *sharing_problems(scenario),
     ]
     found += [*_arms(scenario), *_sweep(scenario), *_figures(scenario)]
-    found += [*seed_problems(scenario), *_energy(scenario), *drill_problems(scenario)]
+    found += [*seed_problems(scenario), *energy_problems(scenario), *drill_problems(scenario)]
     if not found:
         try:
             scenario.cells()
@@ -232,34 +233,6 @@ def _clock(scenario: Scenario) -> list[str]:
             "use charged, or clock: wall"
         ]
     return []
-
-
-def _energy(scenario: Scenario) -> list[str]:
-    energy, sites = scenario.energy, list(scenario.topology.sites)
-    found = []
-    if energy.grade in ("cpu", "nvml") and scenario.clock == "virtual":
-        found.append(
-            f"energy.grade: {energy.grade} reads a meter, and the virtual clock has none; "
-            "use clock: wall, or leave it out"
-        )
-    if energy.pue is not None and energy.pue.low < 1:
-        found.append(f"energy.pue: must be ≥ 1, got {energy.pue.low:g}")
-    found += [
-        f"energy.sites.{site}: unknown site (known: {', '.join(sites)}){suggest(site, sites)}"
-        for site in energy.sites or {}
-        if site not in sites
-    ]
-    promises = scenario.expect.energy
-    if promises is not None and promises.following_saves_percent_at_least is not None:
-        workload = scenario.workload
-        needed = dict.fromkeys((workload.provider, workload.asker))
-        lack = [site for site in needed if site not in (energy.sites or {})]
-        if lack:
-            found.append(
-                "expect.energy.following_saves_percent_at_least: needs energy.sites."
-                f"{lack[0]}, which says what a kWh costs there"
-            )
-    return found
 
 
 def _content(scenario: Scenario) -> list[str]:

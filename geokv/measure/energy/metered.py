@@ -14,7 +14,7 @@ deployment the run stands for. The two agree only where both are the same.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -79,14 +79,10 @@ class Meter:
 
     def gpu_j(self, start_ns: int, end_ns: int) -> float:
         """Joules of all GPUs in a window: their watts, by trapezoids."""
-        inside = [
-            (t_ns, watts)
-            for t_ns, watts in zip(self._times, self._gpu_w, strict=True)
-            if start_ns < t_ns < end_ns
-        ]
+        first, last = bisect_right(self._times, start_ns), bisect_left(self._times, end_ns)
         points = [
             (start_ns, self._at(self._gpu_w, start_ns)),
-            *inside,
+            *zip(self._times[first:last], self._gpu_w[first:last], strict=True),
             (end_ns, self._at(self._gpu_w, end_ns)),
         ]
         return sum(
@@ -96,11 +92,11 @@ class Meter:
 
     def idle_w(self, busy: Sequence[tuple[int, int]]) -> float | None:
         """Median watts of the GPUs in samples that no window holds; None without any."""
-        left = [
-            watts
-            for t_ns, watts in zip(self._times, self._gpu_w, strict=True)
-            if not any(start <= t_ns <= end for start, end in busy)
-        ]
+        held = set[int]()
+        for start_ns, end_ns in busy:
+            first, last = bisect_left(self._times, start_ns), bisect_right(self._times, end_ns)
+            held.update(range(first, last))
+        left = [watts for number, watts in enumerate(self._gpu_w) if number not in held]
         return median(left) if left else None
 
     def _at(self, values: Sequence[float], t_ns: int) -> float:
@@ -134,20 +130,22 @@ def metered(
     grades["nvml"] = head.why.get("nvml", "power of " + ", ".join(head.gpus))
     parts = max(meters) + 1
     rows: dict[str, list[dict[str, float | None]]] = {}
-    for cell, requests in by_cell.items():
-        meter = meters.get(cell % parts)
-        if meter is None:
-            continue
-        busy = [(row.sent_ns, row.done_ns) for row in requests]
-        for row in requests:
+    idle_w: list[float] = []
+    for part, meter in meters.items():
+        asked = [row for cell, found in by_cell.items() if cell % parts == part for row in found]
+        idle = meter.idle_w([(row.sent_ns, row.done_ns) for row in asked])
+        if meter.head.gpus and idle is not None:
+            idle_w.append(idle)
+        for row in asked:
             if row.arm in scenario.arms and row.timed and not row.warmup:
-                rows.setdefault(row.arm, []).append(_one(meter, row, busy, numbers))
+                rows.setdefault(row.arm, []).append(_one(meter, row, numbers))
     return {
         "grade": head.grade,
         "grades": grades,
         "measured": {
             "of": manifest.model,
             "meter": "nvml" if head.gpus else "rapl" if head.zones else "cpu-time",
+            "gpu_idle_w": round(fmean(idle_w), 3) if idle_w else None,
             "arms": {arm.replace("-", "_"): _mean(found) for arm, found in rows.items()},
         },
     }
@@ -182,9 +180,7 @@ def load_meters(run_dir: Path) -> dict[int, Meter]:
     return found
 
 
-def _one(
-    meter: Meter, row: Request, busy: Sequence[tuple[int, int]], numbers: Constants
-) -> dict[str, float | None]:
+def _one(meter: Meter, row: Request, numbers: Constants) -> dict[str, float | None]:
     """Of one request; nothing where the samples do not cover it."""
     if row.spans is None or not meter.covers(row.sent_ns, row.done_ns):
         return {}
@@ -201,7 +197,6 @@ def _one(
         started_ns = prefilled_ns - spans.prefill_ns
         ended_ns = min(prefilled_ns + row.decode_ns, row.done_ns)
         found["gpu_j"] = meter.gpu_j(row.sent_ns, row.done_ns)
-        found["gpu_idle_w"] = meter.idle_w(busy)
         found["gpu_prefill_w"] = _watts(meter, started_ns, prefilled_ns)
         found["gpu_decode_w"] = _watts(meter, prefilled_ns, ended_ns)
     return found

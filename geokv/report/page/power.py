@@ -136,6 +136,8 @@ def _measured(energy: dict[str, Any]) -> list[Block]:
         f"By {measured['meter']}, of this machine and of {measured['of']}, which ran; not of what "
         "the run stands for. Mean of each request's time, of all sites together."
     )
+    if measured["gpu_idle_w"] is not None:
+        said += f" GPUs at rest: {measured['gpu_idle_w']:.0f} W."
     head = ["arm", *(name.replace("_", " ") for name in names)]
     return [Heading("Metered", 3), Table(head, rows, numbers=True), Para(said, quiet=True)]
 

@@ -259,3 +259,53 @@ def test_scenarios_that_say_nothing_of_energy_keep_their_hash() -> None:
     assert set(load_scenario(SCENARIO).resolved()["energy"]["link"]) == {
         "end_w", "transfer_pj_per_bit",
     }  # fmt: skip
+
+
+def test_watts_of_a_gpu_are_cut_out_of_a_whole_run(tmp_path: Path) -> None:
+    """One VM; every request is sent at 1 s (repeat 0) or 2 s (repeat 1) on the same clock. From
+    1,000 to 3,000 ms the board draws 400 W, else 80 W; its processors always 30 W."""
+    run = Run({**copy.deepcopy(SCENARIO), "clock": "wall"})
+    run.manifest["clock"] = "wall"
+    folder = run.write(tmp_path)
+    head = {"grade": "nvml", "period_ns": 10_000_000, "why": {}, "gpus": ["one"], "zones": ["z"]}
+    samples = [
+        {
+            "t_ns": t_ms * 1_000_000,
+            "cpu_ns": {"a": t_ms * 1_000_000, "b": 0},
+            "rapl_uj": 30_000 * t_ms,
+            "gpu_mw": [400_000 if 1000 <= t_ms <= 3000 else 80_000],
+        }
+        for t_ms in range(0, 8000, 10)
+    ]
+    lines = [json.dumps(row) for row in (head, *samples)]
+    (folder / "records" / "power-0.jsonl").write_text("\n".join(lines) + "\n")
+    energy = summarise(folder)["energy"]
+    assert energy["grade"] == "nvml"
+    assert energy["grades"]["nvml"] == "power of one"
+    measured = energy["measured"]
+    assert (measured["meter"], measured["gpu_idle_w"]) == ("nvml", 80)
+    arm = measured["arms"]["recompute"]
+    assert arm["n"] == 8  # two requests in each of four cells
+    assert arm["gpu_prefill_w"] == arm["gpu_decode_w"] == pytest.approx(400)
+    total_s = 0.5315
+    assert arm["gpu_j"] == pytest.approx(400 * total_s)
+    assert arm["cpu_j"] == pytest.approx(30 * total_s)
+    assert arm["cpu_s"] == pytest.approx(total_s)
+
+
+def test_without_rapl_processor_time_is_taken_times_watts(tmp_path: Path) -> None:
+    energy = {"host": {"core_w": 5}}
+    run = Run({**copy.deepcopy(SCENARIO), "clock": "wall", "energy": energy})
+    run.manifest["clock"] = "wall"
+    folder = run.write(tmp_path)
+    head = {"grade": "cpu", "period_ns": 10_000_000, "why": {"rapl": "no"}, "gpus": [], "zones": []}
+    samples = [
+        {"t_ns": t_ms * 10**6, "cpu_ns": {"b": t_ms * 5 * 10**5}, "rapl_uj": None, "gpu_mw": []}
+        for t_ms in range(0, 2300, 10)
+    ]
+    lines = [json.dumps(row) for row in (head, *samples)]
+    (folder / "records" / "power-0.jsonl").write_text("\n".join(lines) + "\n")
+    measured = summarise(folder)["energy"]["measured"]
+    assert (measured["meter"], measured["gpu_idle_w"]) == ("cpu-time", None)
+    # Repeat 1 ends after 2,290 ms and is not covered: the 531 ms of repeat 0 at half a processor.
+    assert measured["arms"]["recompute"] == {"n": 4, "cpu_s": 0.2655, "cpu_j": 1.3275}

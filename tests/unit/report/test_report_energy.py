@@ -75,7 +75,9 @@ def test_a_hit_that_never_pays_says_so(tmp_path: Path) -> None:
 def test_what_was_metered_is_shown_beside_the_proxy(run_dir: Path) -> None:
     summary = summarise(run_dir)
     arm = {"n": 2, "cpu_s": 0.25, "cpu_j": 0.95}
-    measured = {"of": "geokv-tiny", "meter": "cpu-time", "arms": {"remote_hit": arm}}
+    measured = {
+        "of": "geokv-tiny", "meter": "cpu-time", "gpu_idle_w": None, "arms": {"remote_hit": arm},
+    }  # fmt: skip
     summary["energy"]["measured"] = measured
     made = power_section(summary, run_dir)
     assert made is not None
