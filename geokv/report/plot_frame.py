@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from geokv.report.pivot import axis_word, values_of
-from geokv.report.plot_panels import about, wrapped
+from geokv.report.plot_panels import about, title_size, wrapped
 from geokv.report.style import MUTED
 
 _INCH_PER_PANEL = 3.3
@@ -60,7 +60,10 @@ class Frame:
                 if parts:
                     grid[row][column].set_title(", ".join(parts), fontsize=9.5, color=MUTED)
         left /= wide
-        self.figure.text(left, 1 - 0.28 / high, title, fontsize=13, fontweight="bold", va="center")
+        self.figure.text(
+            left, 1 - 0.28 / high, title, fontsize=title_size(title, wide), fontweight="bold",
+            va="center",
+        )  # fmt: skip
         self.figure.text(left, 1 - 0.46 / high, lines, fontsize=8, color=MUTED, va="top")
         self._legend_at = (left - 0.008, 1 - (words + 0.18) / high)
 

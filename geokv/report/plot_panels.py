@@ -11,6 +11,7 @@ from matplotlib.ticker import StrMethodFormatter
 from geokv.report import words
 from geokv.report.style import MUTED, SHADE
 
+_WIDE_INCH = 8.6
 _FLATTENS = 2.0
 """Far cells this much taller than the near ones get a y axis of their own."""
 
@@ -35,7 +36,7 @@ class Panels:
         self.to_scale = to_scale
         near_top = max(map(height, self.near), default=0.0)
         self.shared = max(map(height, self.far), default=0.0) <= _FLATTENS * near_top
-        self.figure = Figure(figsize=(8.6, 4.9))
+        self.figure = Figure(figsize=(_WIDE_INCH, 4.9))
         widths = [1.0, 0.16 + 0.07 * len(self.far)] if self.far else [1.0]
         grid = self.figure.add_gridspec(
             1, len(widths), width_ratios=widths, wspace=0.05, left=0.085,
@@ -81,7 +82,8 @@ class Panels:
         self.left.set_xlabel("fibre between the sites, km")
         if self.right is not None:
             self.right.set_xlabel(self._right_label(), color=MUTED)
-        self.figure.text(0.085, 0.945, title, fontsize=13, fontweight="bold", va="center")
+        size = title_size(title, _WIDE_INCH)
+        self.figure.text(0.085, 0.945, title, fontsize=size, fontweight="bold", va="center")
         self.figure.text(
             0.085, 0.895, wrapped(about(summary)), fontsize=8, color=MUTED, va="center"
         )
@@ -110,6 +112,11 @@ def _km(cell: dict[str, Any]) -> float:
 
 def _steps(cells: list[dict[str, Any]]) -> list[float]:
     return [float(index) for index in range(len(cells))]
+
+
+def title_size(title: str, wide_inch: float) -> float:
+    """The size in points at which a title fits into one line: 13, or less for a long one."""
+    return min(13.0, 13.0 * 7.4 * wide_inch / max(len(title), 1))
 
 
 def wrapped(text: str, width: int = 118) -> str:

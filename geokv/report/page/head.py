@@ -72,9 +72,9 @@ def _headline(summary: dict[str, Any]) -> str:
     remote, recompute = cell["arms"]["remote_hit"], cell["arms"]["recompute"]
     less = cell["gain"] >= 0
     text = (
-        f"At {cell['km']:g} km a remote hit takes {words.ms(remote['ttft_p50_ms'])} ms to the "
+        f"At {cell['km']:g} km a remote hit takes {_ms(remote['ttft_p50_ms'])} to the "
         f"first token, {abs(100 * cell['gain']):.1f} % {'less' if less else 'more'} than "
-        f"recomputing ({words.ms(recompute['ttft_p50_ms'])} ms)"
+        f"recomputing ({_ms(recompute['ttft_p50_ms'])})"
     )
     if cell["gain_change_percent"] is not None and cell["km"]:
         text += f"; against 0 km that gain has changed by {cell['gain_change_percent']:.2f} %"

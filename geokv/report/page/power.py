@@ -211,4 +211,7 @@ def _day(summary: dict[str, Any], one: dict[str, Any]) -> list[Block]:
 
 
 def _three(value: float | None, none: str = words.NONE) -> str:
-    return none if value is None else f"{value:,.3g}"
+    if value is None:
+        return none
+    # Three digits, and never a power of ten.
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

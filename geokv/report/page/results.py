@@ -18,8 +18,7 @@ from geokv.report.sheet.words import words_of
 _ABOUT = (
     "TTFT: time to first token, median over the cell's requests. Gain: 1 − TTFT of a remote hit / "
     "TTFT of recomputing; change: of the gain, against 0 km. Bound: RTT + bytes / line rate + "
-    "prefill of the rest; no fetch can be faster. Energy: a proxy of GPU, optics and moving bits; "
-    "with hosts, switches and PUE it is under Energy."
+    "prefill of the rest; no fetch can be faster. Energy: a proxy of GPU, optics and moving bits."
 )
 _ABOUT_DRILL = (
     "Fetched and lost count chunks; wrong and hung count requests. Times after a fault are ms from "
@@ -42,6 +41,8 @@ def _cells(summary: dict[str, Any]) -> list[Block]:
         "bad" if not cell["valid"] else "quiet" if cell["out_of_range"] else "" for cell in cells
     ]
     said = _ABOUT
+    if any(cell["valid"] for cell in cells):
+        said += " With hosts, switches and PUE it is under Energy."
     if any(cell["out_of_range"] for cell in cells):
         said += " * out of range: shown for comparison, no limit applies."
     if not all(cell["valid"] for cell in cells):
