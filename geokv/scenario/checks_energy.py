@@ -19,6 +19,8 @@ def energy_problems(scenario: Scenario) -> list[str]:
             f"energy.grade: {energy.grade} reads a meter, and the virtual clock has none; "
             "use clock: wall, or leave it out"
         )
+    elif energy.grade in ("cpu", "nvml") and scenario.is_drill:
+        found.append(f"energy.grade: drills are not metered; leave out {energy.grade}")
     if energy.pue is not None and energy.pue.low < 1:
         found.append(f"energy.pue: must be ≥ 1, got {energy.pue.low:g}")
     found += [

@@ -33,7 +33,7 @@ def drill_energy(
     ]
     return {
         "kind": "proxy",
-        **not_metered(manifest),
+        **not_metered(manifest, "drills are not metered"),
         "constants": numbers.shown(),
         "fleets": [_shown(cell, one, numbers) for cell, one in found],
         "tornado": _tornado(*found[-1], numbers) if found else None,

@@ -121,7 +121,7 @@ def metered(
     """
     meters = load_meters(run_dir)
     if not meters:
-        return not_metered(manifest)
+        return not_metered(manifest, "energy.grade is constants")
     head = next(iter(meters.values())).head
     rapl = "RAPL of " + ", ".join(head.zones) if head.zones else "processor time x core_w"
     grades = {"constants": "shown beside it", "cpu": rapl}
@@ -151,9 +151,14 @@ def metered(
     }
 
 
-def not_metered(manifest: Manifest) -> dict[str, Any]:
-    """The same of a run that has no meter's records."""
-    why = _VIRTUAL if manifest.clock == "virtual" else "energy.grade is constants"
+def not_metered(manifest: Manifest, why: str) -> dict[str, Any]:
+    """The same of a run that has no meter's records.
+
+    Args:
+        why: under a wall clock; under the virtual one there is none in any case.
+    """
+    if manifest.clock == "virtual":
+        why = _VIRTUAL
     return {
         "grade": "constants",
         "grades": {"constants": "used", "cpu": why, "nvml": why},

@@ -228,10 +228,20 @@ def test_a_void_cell_has_no_joules(tmp_path: Path) -> None:
     assert (cell["arms"], cell["remote_hit_saves"]) == ({}, None)
 
 
+DRILL = {
+    "kind": "stream", "askers": {"b": 1}, "providers": ["a"], "prefixes": 1, "prefix_tokens": 256,
+    "requests": 5, "rate": 5,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"energy": {"grade": "nvml"}}, "energy.grade: nvml reads a meter"),
+        (
+            {"clock": "wall", "energy": {"grade": "cpu"}, "workload": DRILL},
+            "energy.grade: drills are not metered",
+        ),
         ({"energy": {"pue": 0.9}}, "energy.pue: must be ≥ 1, got 0.9"),
         ({"energy": {"sites": {"c": {"source": "me"}}}}, "energy.sites.c: unknown site"),
         (
