@@ -24,6 +24,7 @@ from geokv.scenario.deployment import Deployment
 from geokv.vm import Job, Place, choose_place
 from geokv.vm.pace import check_pace
 from geokv.vm.supervise import run_jobs
+from geokv.vm.waits import Waits
 
 _PACKAGES = ("torch", "numpy", "fastapi", "uvicorn", "httpx", "pyroute2", "scapy", "mininet")
 _VERDICT = ("verdict", "exit_code", "reasons")
@@ -111,6 +112,7 @@ def _run_parts(
         for part in range(parts)
     ]
     errors: list[dict[str, Any]] = []
+    waits = Waits(run_dir / "records" / "waits.jsonl") if place.clock == "wall" else None
     with (run_dir / "log.txt").open("w", encoding="utf-8") as log:
 
         def on_line(part: int, line: str) -> None:
@@ -122,9 +124,14 @@ def _run_parts(
                 return
             if step["event"] == "error":
                 errors.append(step)
+            if waits is not None:
+                waits.take(part, step)
             on_progress({"part": part, **step})
 
-        outcomes = run_jobs(place, jobs, on_line)
+        if waits is None:
+            outcomes = run_jobs(place, jobs, on_line)
+        else:
+            outcomes = run_jobs(place, jobs, on_line, waits.started)
         for part, outcome in enumerate(outcomes):
             for line in outcome.errors.splitlines():
                 log.write(f"[{part}] ! {line}\n")

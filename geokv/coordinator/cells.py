@@ -10,6 +10,7 @@ from geokv.coordinator.deploy import tenants
 from geokv.coordinator.fleet import Fleet
 from geokv.coordinator.planting import CONTROLS, Planter
 from geokv.coordinator.prompts import make_prompts
+from geokv.coordinator.timers import LateTimers
 from geokv.coordinator.tracing import Setup
 from geokv.lab.build import Lab
 from geokv.lab.check import LinkCheck, check_links
@@ -29,6 +30,7 @@ class CellRunner:
         run: the scenario of the run; keys and prompts are the same in all its cells.
         write: takes ``(file name, record)``; one JSON line each.
         progress: told about every step, for people and for the watchdog.
+        timers: counts late ones; on the wall clock only.
     """
 
     def __init__(
@@ -39,8 +41,10 @@ class CellRunner:
         fleet: Fleet,
         write: Write,
         progress: Progress,
+        timers: LateTimers | None = None,
     ) -> None:
         self._cell = cell
+        self._timers = timers
         self._scenario = cell.scenario
         self._lab = lab
         self._fleet = fleet
@@ -61,6 +65,8 @@ class CellRunner:
         started_ns = now_ns()
         links = planned_links(self._lab.plan)
         self._progress("cell", cell=cell.index, label=cell.label, links=links)
+        if self._timers is not None:
+            self._timers.since()
         before = self._check("before")
         before_stats = self._stats()
         self._warm()
@@ -81,6 +87,7 @@ class CellRunner:
             integrity[name] = site.get("/integrity")["integrity"]
         stats = self._stats()
         late = {name: one["late_ns"] - before_stats[name]["late_ns"] for name, one in stats.items()}
+        timers = {} if self._timers is None else {"timers": self._timers.since()}
         after = self._check("after")
         path = self._lab.plan.path(workload.provider, workload.asker)
         self._write(
@@ -99,6 +106,7 @@ class CellRunner:
                 },
                 "integrity": integrity,
                 "late_ns": late,
+                **timers,
                 "directory": {
                     name: _traffic_since(before_stats[name], one) for name, one in stats.items()
                 },

@@ -25,6 +25,7 @@ from geokv.coordinator.live.aside import Aside
 from geokv.coordinator.live.desk import Desk
 from geokv.coordinator.live.inbox import Inbox
 from geokv.coordinator.meter import metering
+from geokv.coordinator.timers import late_timers
 from geokv.errors import GeokvError
 from geokv.lab.build import Lab
 from geokv.live.send import commands_path
@@ -72,6 +73,7 @@ def run_part(
     with (
         Ground(scenario, records, str(part), progress, watch) as ground,
         metering(scenario, records / f"power-{part}.jsonl", ground.pids),
+        late_timers(scenario.clock) as timers,
         ExitStack() as open_,
     ):
         aside = open_.enter_context(Aside(desk, progress)) if desk is not None else None
@@ -81,7 +83,7 @@ def run_part(
             lab, fleet = ground.move_to(cell)
             if aside is not None:
                 aside.watch(lab, fleet)
-            CellRunner(scenario, cell, lab, fleet, write, progress).run()
+            CellRunner(scenario, cell, lab, fleet, write, progress, timers).run()
         stats = ground.stats()
     (records / f"stats-{part}.json").write_text(json.dumps(stats), encoding="utf-8")
 

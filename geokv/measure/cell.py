@@ -12,7 +12,8 @@ from geokv.measure.energy import Constants
 from geokv.measure.fetching import Fetching, reduce_fetching
 from geokv.measure.gain import change_percent, change_points, gain
 from geokv.measure.hits import Hits, reduce_hits
-from geokv.measure.records import CellRecord, LinkRecord, PathRecord, Request
+from geokv.measure.machine import cpu_bound
+from geokv.measure.records import CellRecord, LinkRecord, PathRecord, Request, Timers, Wait
 from geokv.measure.statistics.intervals import Stream
 from geokv.scenario.cells import path_links
 from geokv.scenario.model import Scenario
@@ -34,7 +35,8 @@ class CellResult:
     goodput_ratio: float | None
     link_problems: list[str]
     late_problems: list[str]
-    """Sites whose computing outlasted what was charged for it (real time only)."""
+    """Sites whose computing outlasted what was charged for it, and other signs of a machine that
+    did not keep up (real time only)."""
     integrity_problems: list[str]
     arms: dict[str, ArmResult]
     answers: Comparison
@@ -52,6 +54,8 @@ class CellResult:
     gain: float | None
     gain_change_percent: float | None = None
     gain_change_points: float | None = None
+    timers: Timers | None = None
+    wait: Wait | None = None
 
     @property
     def valid(self) -> bool:
@@ -61,7 +65,8 @@ class CellResult:
     @property
     def void_because(self) -> list[str]:
         """Why no number of this cell counts; empty when it does."""
-        return [*self.link_problems, *self.late_problems]
+        # A link that is off on a machine that did not keep up is off for that reason.
+        return [*self.late_problems, *self.link_problems]
 
 
 def reduce_cell(
@@ -69,12 +74,14 @@ def reduce_cell(
     record: CellRecord | None,
     requests: list[Request],
     numbers: Constants,
+    wait: Wait | None = None,
 ) -> CellResult:
     """Reduce the records of one cell.
 
     Args:
         record: None when the run did not get that far.
         requests: those of this cell, of all arms, warm-ups included.
+        wait: what the host counted, of a cell in real time.
     """
     scenario = cell.scenario
     on_path = path_links(cell.topology, scenario.workload.provider, scenario.workload.asker)
@@ -92,7 +99,8 @@ def reduce_cell(
         for arm, rows in measured.items()
     }
     problems = _link_problems(record.links, list(cell.topology.links)) if record else []
-    late = _late_problems(record.late_ns) if record else []
+    timers = record.timers if record else None
+    late = [*cpu_bound(timers, wait), *(_late_problems(record.late_ns) if record else [])]
     valid = record is not None and not problems and not late
     # What a request of a working set needs is another thing each time.
     bound_ns = None if keeps else _bound(record, arms)
@@ -108,6 +116,8 @@ def reduce_cell(
         goodput_ratio=_goodput(record.links, on_path) if record else None,
         link_problems=problems,
         late_problems=late,
+        timers=timers,
+        wait=wait,
         integrity_problems=[
             f"{cell.label}: site {site}: {said}"
             for site, said in sorted(record.integrity.items())

@@ -122,10 +122,33 @@ class CellRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """Site → ``ok`` or what its pools and tables contradict."""
     late_ns: dict[str, int] = {}
     """Site → time by which computing outlasted what was charged for it in this cell."""
+    timers: Timers | None = None
+    """On the wall clock."""
     directory: dict[str, dict[str, dict[str, int]]] = {}
     """Site → operation → calls and bytes that went over a link to the directory."""
     planted: dict[str, str] = {}
     """Control arm → what the asker's integrity check said once its KV had been made wrong."""
+
+
+class Timers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Of a cell in real time: wake-ups of a timer, those later than 1 ms, and the latest."""
+
+    timers: int
+    late: int
+    worst_ns: int
+
+
+class Wait(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Of a cell in real time, from outside: what the run's threads waited for a processor."""
+
+    cell: int
+    elapsed_ns: int
+    run_queue_wait_ns: int
+
+    @property
+    def share(self) -> float:
+        """Of the time that passed."""
+        return self.run_queue_wait_ns / self.elapsed_ns if self.elapsed_ns > 0 else 0.0
 
 
 class PromptLengths(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,6 +214,16 @@ def load_cells(run_dir: Path) -> list[CellRecord]:
     if twice:
         raise RunError(f"{path}: cell {twice[0]} is recorded twice")
     return cells
+
+
+def load_waits(run_dir: Path) -> dict[int, Wait]:
+    """``records/waits.jsonl`` by cell; empty where the host counted nothing.
+
+    Raises:
+        RunError: a bad line, named ``file:line``.
+    """
+    path = run_dir / "records" / "waits.jsonl"
+    return {row.cell: row for row in _load_lines(path, Wait)} if path.is_file() else {}
 
 
 def load_manifest(run_dir: Path) -> tuple[Manifest, dict[str, Any]]:

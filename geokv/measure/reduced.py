@@ -17,6 +17,7 @@ from geokv.measure.records import (
     load_cells,
     load_manifest,
     load_requests,
+    load_waits,
 )
 from geokv.measure.statistics.differences import Point
 from geokv.measure.statistics.replicates import points
@@ -63,12 +64,18 @@ def reduce_run(run_dir: Path) -> ReducedRun:
     scenario, manifest, provenance = load_setup(run_dir)
     requests, records = load_requests(run_dir), load_cells(run_dir)
     numbers = constants(scenario.energy, manifest.profile)
-    cells = scenario.cells()
+    cells, waits = scenario.cells(), load_waits(run_dir)
     by_cell = _sorted_requests(requests, cells, scenario)
     by_index = _matched_records(records, cells)
     results = with_changes(
         [
-            reduce_cell(cell, by_index.get(cell.index), by_cell[cell.index], numbers)
+            reduce_cell(
+                cell,
+                by_index.get(cell.index),
+                by_cell[cell.index],
+                numbers,
+                waits.get(cell.index),
+            )
             for cell in cells
         ]
     )

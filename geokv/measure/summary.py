@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from geokv.errors import RunError
+from geokv.measure import machine
 from geokv.measure.arm import ArmResult
 from geokv.measure.cell import CellResult
 from geokv.measure.controls import ControlResult
@@ -191,6 +192,7 @@ def _cell(result: CellResult) -> dict[str, Any]:
         "goodput_ratio": _round(result.goodput_ratio, 4),
         "valid": result.valid,
         "problems": result.void_because,
+        **machine.shown(result.timers, result.wait),
         "out_of_range": result.cell.out_of_range,
         "gain": _round(result.gain, 4),
         "gain_change_percent": _round(result.gain_change_percent, 3),

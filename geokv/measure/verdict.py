@@ -1,7 +1,8 @@
 """From judged lines to one word and an exit code.
 
-    invalid (3)  a link that a judgement stands on was off its plan, or computing took longer
-                 than it was charged for: the run is void
+    invalid (3)  a link that a judgement stands on was off its plan, or in real time the machine
+                 did not keep up (computing took longer than it was charged for, timers came late,
+                 the run waited for a processor): the run is void
     fail    (1)  something that must hold does not
     unknown (4)  nothing is broken, but something was not tested or not recorded
     pass    (0)  everything holds

@@ -27,12 +27,16 @@ _TAIL_LINES = 15
 
 
 def run_jobs(
-    place: Place, jobs: Sequence[Job], on_line: Callable[[int, str], None]
+    place: Place,
+    jobs: Sequence[Job],
+    on_line: Callable[[int, str], None],
+    on_start: Callable[[int, int], None] = lambda index, process: None,
 ) -> list[Outcome]:
     """Run jobs at the same time, each in a VM of its own, until all have ended.
 
     Args:
         on_line: called with the job's index and each whole line of its output.
+        on_start: called with the job's index and the first process of its VM.
 
     Raises:
         VmError: a VM did not boot, was stuck, ran out of memory or died; the others
@@ -43,6 +47,7 @@ def run_jobs(
     try:
         for index, job in enumerate(jobs):
             running.append(_Running(place, job, index))
+            on_start(index, running[-1].process_id)
         while any(one.outcome is None for one in running):
             for one in running:
                 one.look(on_line)
@@ -90,6 +95,10 @@ class _Running:
             env=place.environment(),
             start_new_session=not self.job.interactive,
         )
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
 
     def look(self, on_line: Callable[[int, str], None]) -> None:
         """Pass new output on; settle the outcome if the process has ended."""

@@ -68,6 +68,9 @@ def merged(group: Sequence[CellResult]) -> CellResult:
         gain=mean(one.gain for one in group),
         gain_change_percent=mean(one.gain_change_percent for one in group),
         gain_change_points=mean(one.gain_change_points for one in group),
+        # Each seed's are in the problems, where there are any.
+        timers=None,
+        wait=None,
     )
 
 

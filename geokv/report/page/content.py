@@ -16,6 +16,7 @@ from geokv.report.page.reproduce import reproduce_section
 from geokv.report.page.results import results_section
 from geokv.report.page.section import Maker, Section
 from geokv.report.page.setup import setup_section
+from geokv.report.page.statistics import statistics_section
 from geokv.report.page.timeline import timeline_section
 
 MAKERS: list[Maker] = [
@@ -24,6 +25,7 @@ MAKERS: list[Maker] = [
     figures_section,
     judged_section,
     control_section,
+    statistics_section,
     power_section,
     gaps_section,
     links_section,

@@ -18,8 +18,8 @@ SIGNS = {"pass": "✓", "fail": "✗", "invalid": "!", "unknown": "?"}
 _SAID = {
     "pass": "Everything that this run was to show holds.",
     "fail": "Something that must hold does not.",
-    "invalid": "A link was not what it should be, or computing outlasted its charge: the numbers "
-    "of this run cannot be used.",
+    "invalid": "A link was not what it should be, or the machine did not keep up: the numbers of "
+    "this run cannot be used.",
     "unknown": "Nothing is broken, but something could not be judged.",
 }
 
@@ -131,7 +131,7 @@ def _cards(summary: dict[str, Any]) -> Cards:
         items.append(("worst ratio to the bound", words.ratio(ratio), False))
     items += [
         ("wrong answers", f"{wrong} of {compared}", wrong > 0),
-        ("cells with valid links", f"{len(cells) - void} of {len(cells)}", void > 0),
+        ("valid cells", f"{len(cells) - void} of {len(cells)}", void > 0),
     ]
     return Cards(items)
 

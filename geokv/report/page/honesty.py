@@ -105,10 +105,10 @@ def _energy(summary: dict[str, Any]) -> str:
 def _repeatable(ran: dict[str, Any]) -> str:
     if ran["clock"] == "virtual":
         return (
-            f"seed {ran['seed']}: the same scenario and seed give the same table, byte for byte, "
+            f"{words.seeds(ran)}: the same scenario and seed give the same table, byte for byte, "
             "on one installation; other Python packages can move a time by about a µs"
         )
-    return f"seed {ran['seed']} repeats the workload; times are those of the machine"
+    return f"{words.seeds(ran)} repeats the workload; times are those of the machine"
 
 
 def _fit(profile: dict[str, Any]) -> list[Block]:

@@ -22,12 +22,12 @@ from geokv.report.run_folder import write_all
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 RUN = [
-    "results", "figures", "judged", "energy", "gaps", "links", "setup", "honesty", "reproduce",
-    "notes", "files",
+    "results", "figures", "judged", "statistics", "energy", "gaps", "links", "setup", "honesty",
+    "reproduce", "notes", "files",
 ]  # fmt: skip
 DRILL = [
-    "results", "timeline", "judged", "control", "gaps", "links", "setup", "honesty", "reproduce",
-    "notes", "files",
+    "results", "timeline", "judged", "control", "statistics", "gaps", "links", "setup", "honesty",
+    "reproduce", "notes", "files",
 ]  # fmt: skip
 
 

@@ -1,0 +1,53 @@
+"""Did the machine keep up? Of cells in real time only: a run that waited for a processor measured
+the machine and what else it did, and is void.
+
+Two counters, from both sides:
+
+- **timers** that came late, inside: a process that does nothing but be woken every 10 ms. It is
+  late whoever holds the processor, other programs or the run itself.
+- **run queue**, outside: how long the run's own threads were ready and had none, which is the
+  fault of others alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from geokv.measure.records import Timers, Wait
+
+LATE_SHARE = 0.05
+"""Of all wake-ups; the tolerance that links have on the wall clock, too."""
+WAIT_SHARE = 0.05
+"""Of the time from the cell's beginning to its last answer, per processor."""
+
+
+def cpu_bound(timers: Timers | None, wait: Wait | None) -> list[str]:
+    """Why a cell's times are not what they would be on a machine that keeps up; empty if it did."""
+    found = []
+    if timers is not None and timers.timers and timers.late / timers.timers > LATE_SHARE:
+        found.append(
+            f"CPU-bound: timers: {timers.late} of {timers.timers} wake-ups came over 1 ms late "
+            f"({timers.late / timers.timers:.1%}, at most {LATE_SHARE:.0%}; the worst by "
+            f"{timers.worst_ns / 1e6:.1f} ms)"
+        )
+    if wait is not None and wait.share > WAIT_SHARE:
+        found.append(
+            f"CPU-bound: run queue: ready and without a processor for {wait.share:.1%} of the time "
+            f"(at most {WAIT_SHARE:.0%})"
+        )
+    return found
+
+
+def shown(timers: Timers | None, wait: Wait | None) -> dict[str, Any]:
+    """As ``summary.json`` has it; nothing of a cell in virtual time."""
+    if timers is None and wait is None:
+        return {}
+    return {
+        "machine": {
+            "timers": timers.timers if timers else None,
+            "timers_late": timers.late if timers else None,
+            "timer_worst_ms": round(timers.worst_ns / 1e6, 3) if timers else None,
+            "run_queue_wait_ms": round(wait.run_queue_wait_ns / 1e6, 3) if wait else None,
+            "run_queue_share": round(wait.share, 4) if wait else None,
+        }
+    }
