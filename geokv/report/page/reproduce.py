@@ -51,16 +51,18 @@ def command(scenario: Scenario) -> str | None:
     A command is returned only when loading it has given a scenario with the same hash.
     """
     try:
-        shipped = load_scenario(find(scenario.name))
+        file = find(scenario.name)
+        shipped = load_scenario(file)
     except GeokvError:
         return None
     if shipped.hash == scenario.hash:
-        return f"geokv {'drill' if scenario.is_drill else 'run'} {scenario.name}"
+        # Scenarios that are run like drills and are none lie with the others.
+        return f"geokv {'drill' if file.parent.name == 'drills' else 'run'} {scenario.name}"
     overrides = _differences(shipped, scenario)
     if not 0 < len(overrides) <= _MOST_SETTINGS:
         return None
     try:
-        again = load_scenario(find(scenario.name), overrides)
+        again = load_scenario(file, overrides)
     except GeokvError:
         return None
     if again.hash != scenario.hash:
@@ -78,6 +80,8 @@ def _differences(shipped: Scenario, ran: Scenario) -> list[str]:
             found[path.removeprefix("topology.")] = value
     # Where code of one's own lies is no part of what ran, and nowhere else the same.
     found = {path: one for path, one in found.items() if path.split(".")[0] != "code"}
+    # What was read from a file is read from it again.
+    found = {path: one for path, one in found.items() if path != "workload.file.content"}
     # A swept path that is set keeps one value, and stays an axis.
     if found.pop("sweep", None) is not None:
         for axis in ran.sweep:
@@ -106,6 +110,14 @@ def _leaves(data: dict[str, Any], place: str = "") -> dict[str, Any]:
 
 def _written(value: Any) -> str:
     """As ``--set`` reads it back."""
-    if isinstance(value, str) and yaml.safe_load(value) == value:
+    if isinstance(value, str) and _plain(value):
         return value
     return json.dumps(value, ensure_ascii=False)
+
+
+def _plain(text: str) -> bool:
+    """Whether YAML reads it as itself."""
+    try:
+        return bool(yaml.safe_load(text) == text)
+    except yaml.YAMLError:
+        return False
