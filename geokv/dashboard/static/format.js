@@ -46,8 +46,9 @@ export function when(iso) {
 }
 export const whenFull = (iso) => FULL.format(new Date(iso));
 
-/** Nearest rank, as the run's own summary has it. */
+/** Nearest rank, as the run's own summary has it: above the median none without a sample beyond it. */
 export function percentile(sorted, share) {
-  if (!sorted.length) return NaN;
+  const carried = share <= 0.5 || sorted.length >= Math.round(1 / (1 - share));
+  if (!sorted.length || !carried) return NaN;
   return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)];
 }
