@@ -72,7 +72,7 @@ def run(
 
       geokv run live --pace 1x
 
-      geokv run live --clock wall --prometheus 9109
+      geokv run live --pace 1x --prometheus 9109
     """
     from geokv.report.console import print_run
     from geokv.report.progress.watch import watch_run
