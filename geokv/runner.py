@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import platform
 from collections.abc import Callable
 from dataclasses import replace
@@ -112,7 +113,10 @@ def _run_parts(
         for part in range(parts)
     ]
     errors: list[dict[str, Any]] = []
-    waits = Waits(run_dir / "records" / "waits.jsonl") if place.clock == "wall" else None
+    waits = None
+    if place.clock == "wall":
+        processors = 1 if place.kernel else len(os.sched_getaffinity(0))
+        waits = Waits(run_dir / "records" / "waits.jsonl", processors)
     with (run_dir / "log.txt").open("w", encoding="utf-8") as log:
 
         def on_line(part: int, line: str) -> None:

@@ -18,7 +18,7 @@ from geokv.measure.records import Timers, Wait
 LATE_SHARE = 0.05
 """Of all wake-ups; the tolerance that links have on the wall clock, too."""
 WAIT_SHARE = 0.05
-"""Of the time from the cell's beginning to its last answer, per processor."""
+"""Of the time from the cell's beginning to its last answer, times the processors there were."""
 
 
 def cpu_bound(timers: Timers | None, wait: Wait | None) -> list[str]:

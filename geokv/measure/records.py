@@ -144,11 +144,14 @@ class Wait(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     cell: int
     elapsed_ns: int
     run_queue_wait_ns: int
+    processors: int
+    """That the run had to wait for."""
 
     @property
     def share(self) -> float:
-        """Of the time that passed."""
-        return self.run_queue_wait_ns / self.elapsed_ns if self.elapsed_ns > 0 else 0.0
+        """Of the time that passed, times the processors there were."""
+        time_ns = self.elapsed_ns * self.processors
+        return self.run_queue_wait_ns / time_ns if time_ns > 0 else 0.0
 
 
 class PromptLengths(msgspec.Struct, frozen=True, kw_only=True):

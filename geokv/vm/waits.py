@@ -15,10 +15,14 @@ class Waits:
 
     A cell begins with its step ``cell``, and what is measured of it ends with the second check of
     its links.
+
+    Args:
+        processors: that one part has to itself: one of a VM, all of this host without one.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, processors: int) -> None:
         self._path = path
+        self._processors = processors
         self._sessions: dict[int, int] = {}
         self._open: dict[int, tuple[int, int, dict[str, int]]] = {}
 
@@ -39,6 +43,11 @@ class Waits:
                 self._write(cell, time.monotonic_ns() - began_ns, waited_between(before, after))
 
     def _write(self, cell: int, elapsed_ns: int, waited: int) -> None:
-        row = {"cell": cell, "elapsed_ns": elapsed_ns, "run_queue_wait_ns": waited}
+        row = {
+            "cell": cell,
+            "elapsed_ns": elapsed_ns,
+            "run_queue_wait_ns": waited,
+            "processors": self._processors,
+        }
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(row) + "\n")

@@ -23,8 +23,8 @@ def written(folder: Path, timers: dict[str, int] | None, wait_ns: int | None) ->
     run.write(folder)
     if wait_ns is not None:
         rows = [
-            {"cell": 1, "elapsed_ns": 2_000_000_000, "run_queue_wait_ns": wait_ns},
-            {"cell": 0, "elapsed_ns": 2_000_000_000, "run_queue_wait_ns": 0},
+            {"cell": 1, "elapsed_ns": 1_000_000_000, "run_queue_wait_ns": wait_ns, "processors": 2},
+            {"cell": 0, "elapsed_ns": 2_000_000_000, "run_queue_wait_ns": 0, "processors": 1},
         ]
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (folder / "records" / "waits.jsonl").write_text(text)

@@ -75,7 +75,7 @@ def test_a_thread_that_came_meanwhile_counts_from_its_beginning() -> None:
 
 
 def test_each_cell_of_a_part_gets_a_line(tmp_path: Path) -> None:
-    waits = Waits(tmp_path / "waits.jsonl")
+    waits = Waits(tmp_path / "waits.jsonl", 1)
     with session(BUSY) as pid:
         waits.started(1, pid)
         waits.take(1, {"event": "cell", "cell": 4})
@@ -86,6 +86,6 @@ def test_each_cell_of_a_part_gets_a_line(tmp_path: Path) -> None:
         waits.take(1, {"event": "check", "phase": "after", "cell": 4})
     (line,) = (tmp_path / "waits.jsonl").read_text().splitlines()
     row = json.loads(line)
-    assert row["cell"] == 4
+    assert (row["cell"], row["processors"]) == (4, 1)
     assert row["elapsed_ns"] >= 600_000_000
     assert row["run_queue_wait_ns"] > 0.6 * row["elapsed_ns"]
