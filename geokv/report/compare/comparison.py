@@ -46,7 +46,9 @@ class Against:
         if not tested:
             if self.counts.keys() <= {"too few", "void", "missing"}:
                 return f"nothing can be said: of {len(self.pairs)} medians of the TTFT {counts}"
-            return f"no significant difference of any median TTFT ({counts})"
+            whole = len(self.counts) == 1
+            shown = f"all {len(self.pairs)} compared" if whole else counts
+            return f"no significant difference of any median TTFT ({shown})"
         worst = max(tested, key=lambda pair: abs(_log(pair)))
         return (
             f"of {len(self.pairs)} medians of the TTFT {counts}; most of all {worst.arm} at "
