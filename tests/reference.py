@@ -2,10 +2,11 @@
 
     python tests/reference.py [NAME ...]           # run and compare, change nothing
     python tests/reference.py --write [NAME ...]   # run and put what came out in their place
+    python tests/reference.py --runs DIR           # keep run folders; what is there is reduced anew
 
-Without names it is every folder of ``results/reference``; ``--write`` with the name of another
-scenario adds one. What is compared is every byte of ``table.csv``, so any change of a number is
-seen; exit status 1 when there is one, or when a run ends with another verdict than it should.
+Without names it is every shipped scenario and drill. What is compared is every byte of
+``table.csv``, so any change of a number is seen; exit status 1 when there is one, or when a run
+ends with another verdict than it should.
 """
 
 from __future__ import annotations
@@ -16,74 +17,133 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+from geokv.errors import GeokvError
 from geokv.paths import CHECKOUT
+from geokv.report.run_folder import write_all
 from geokv.scenario import load_scenario
 
 REFERENCE = CHECKOUT / "results" / "reference"
+SCENARIOS = CHECKOUT / "scenarios"
+DRILLS = "drills/"
 FAIL_ON_PURPOSE = ("distance_pagewise",)
 """Scenarios that are there to show that a run can fail."""
+PLAYED = ("live",)
+"""Scenarios that somebody plays with while they run: they have no table to compare."""
 
 _SHOWN = 40
 """Lines of a difference that are printed; the rest is counted."""
 
 
 def names() -> list[str]:
-    """What there is a reference of, in the order of the alphabet."""
-    return sorted(path.name for path in REFERENCE.iterdir() if path.is_dir())
+    """All there is a reference of: the shipped scenarios, then ``drills/…``."""
+    measured = {path.stem for path in SCENARIOS.glob("*.yaml")} - set(PLAYED)
+    drilled = (path.stem for path in (SCENARIOS / "drills").glob("*.yaml"))
+    return [*sorted(measured), *sorted(DRILLS + name for name in drilled)]
 
 
-def run(name: str, out: Path) -> str:
-    """Run a shipped scenario into ``out``; what is wrong with its end, or nothing."""
-    command = (sys.executable, "-m", "geokv", "run", name, "--out", str(out))
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
-    expected = 1 if name in FAIL_ON_PURPOSE else 0
-    if done.returncode == expected:
+def path_of(name: str) -> Path:
+    """Its YAML file."""
+    return SCENARIOS / f"{name}.yaml"
+
+
+def command(name: str) -> str:
+    """What a reader types for it."""
+    verb, shown = ("drill", name.removeprefix(DRILLS)) if name.startswith(DRILLS) else ("run", name)
+    return f"geokv {verb} {shown}"
+
+
+def run(asked: list[str], runs: Path) -> Iterator[tuple[str, str]]:
+    """Run what ``runs`` does not hold yet, drills side by side: (name, what went wrong or "").
+
+    A run folder that is there is reduced to its tables anew.
+    """
+    wanted = [name for name in asked if not (runs / name).exists()]
+    drills = [name for name in wanted if name.startswith(DRILLS)]
+    for name in asked:
+        if name in wanted and name not in drills:
+            _geokv("run", name, "--out", str(runs / name))
+        elif drills and name in drills:
+            _geokv(
+                "drill",
+                *(each.removeprefix(DRILLS) for each in drills),
+                "--out",
+                str(runs / DRILLS),
+            )
+            drills = []
+        yield name, _ended(name, runs / name)
+
+
+def _geokv(*arguments: str) -> None:
+    subprocess.run((sys.executable, "-m", "geokv", *arguments), cwd=CHECKOUT, capture_output=True)
+
+
+def _ended(name: str, folder: Path) -> str:
+    try:
+        summary = write_all(folder)
+    except GeokvError as error:
+        return f"did not come to its end: {error}; see {folder}/log.txt"
+    expected = "fail" if name in FAIL_ON_PURPOSE else "pass"
+    if summary["verdict"] == expected:
         return ""
-    tail = "\n".join((done.stdout + done.stderr).splitlines()[-12:])
-    return f"ended with {done.returncode}, not {expected}\n{tail}"
+    return f"ended with {summary['verdict']}, not {expected}: " + "; ".join(summary["reasons"])
 
 
-def difference(reference: Path, out: Path) -> list[str]:
+def difference(reference: Path, folder: Path) -> list[str]:
     """Lines of ``table.csv`` that are not those of the reference, as a unified difference."""
+    if not (reference / "table.csv").exists():
+        return [f"{reference}: there is none yet; --write makes it"]
     texts = [
-        (folder / "table.csv").read_text(encoding="utf-8").splitlines()
-        for folder in (reference, out)
+        (place / "table.csv").read_text(encoding="utf-8").splitlines()
+        for place in (reference, folder)
     ]
     return list(difflib.unified_diff(*texts, "reference", "this run", n=0, lineterm=""))
 
 
-def write(reference: Path, out: Path) -> None:
+def write(reference: Path, folder: Path) -> None:
     """Replace every file of the reference by the run's; a new one gets scenario, table, figures."""
     if reference.exists():
         kept = [path.name for path in reference.iterdir()]
     else:
         reference.mkdir(parents=True)
         kept = ["scenario.yaml", "table.csv"]
-        kept += [f"{figure.name}.svg" for figure in load_scenario(reference.name).figures]
+        figures = load_scenario(str(folder / "scenario.yaml")).figures
+        kept += [f"{figure.name}.svg" for figure in figures]
     for name in kept:
-        source = out / "plots" / name if name.endswith(".svg") else out / name
+        source = folder / "plots" / name if name.endswith(".svg") else folder / name
         shutil.copyfile(source, reference / name)
+
+
+def index() -> str:
+    """The list of commands for the folder's README."""
+    rows = [f"| [{name}]({name}/table.csv) | `{command(name)}` |" for name in names()]
+    return "\n".join(["| table | command |", "| --- | --- |", *rows])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run the reference scenarios again.")
-    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="distance_ttft, drills/link-cut …")
     parser.add_argument("--write", action="store_true", help="replace the reference")
+    parser.add_argument("--runs", type=Path, help="where run folders are kept, and looked for")
+    parser.add_argument("--index", action="store_true", help="print the list of commands and end")
     asked = parser.parse_args()
+    if asked.index:
+        print(index())
+        return
     wrong = 0
-    for name in asked.names or names():
-        print(f"== {name}", flush=True)
-        with tempfile.TemporaryDirectory() as folder:
-            out = Path(folder) / name
-            if problem := run(name, out):
+    with tempfile.TemporaryDirectory() as folder:
+        runs = asked.runs or Path(folder)
+        for name, problem in run(asked.names or names(), runs):
+            print(f"== {name}", flush=True)
+            if problem:
                 print(problem)
                 wrong += 1
             elif asked.write:
-                write(REFERENCE / name, out)
+                write(REFERENCE / name, runs / name)
                 print("written")
-            elif lines := difference(REFERENCE / name, out):
+            elif lines := difference(REFERENCE / name, runs / name):
                 print("\n".join(lines[:_SHOWN]))
                 if len(lines) > _SHOWN:
                     print(f"... and {len(lines) - _SHOWN} lines more")

@@ -5,6 +5,7 @@ Whole runs take most of the time, so tests share them through session fixtures.
 
 from __future__ import annotations
 
+import importlib.metadata
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ import yaml
 from cli import SMALL, Geokv, Run
 
 from geokv.errors import GeokvError
+from geokv.paths import CHECKOUT
 from geokv.vm.kernel import require_kernel
 
-SCENARIOS = Path(__file__).parent.parent.parent / "scenarios"
+SCENARIOS = CHECKOUT / "scenarios"
+REFERENCE = CHECKOUT / "results" / "reference"
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +33,21 @@ def vm() -> None:
         require_kernel()
     except GeokvError as error:
         pytest.skip(f"{error.message} ({error.hint})")
+
+
+@pytest.fixture(scope="session")
+def pinned() -> None:
+    """Skips what is exact only with the packages that the reference tables were made with."""
+    for line in (CHECKOUT / "constraints.txt").read_text().splitlines():
+        name, pin, wanted = line.partition("==")
+        if not pin or line.startswith("#"):
+            continue
+        try:
+            found = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found = "none"
+        if found.partition("+")[0] != wanted:
+            pytest.skip(f"{name} is {found}, and {wanted} in constraints.txt: times may move by µs")
 
 
 @pytest.fixture(scope="session")

@@ -1,36 +1,39 @@
-"""A reference table comes out again: full size, which is quick, and holds the transfer's bars."""
+"""Reference tables come out again, byte for byte: those that are quick.
+
+``make reference-check`` compares all of them. A drill's are compared in test_shipped_drills.py.
+"""
 
 from __future__ import annotations
 
-import csv
-from pathlib import Path
-
 import pytest
-from cli import Geokv
-
-from geokv.paths import CHECKOUT
-
-COUNTS = ("remote_hit_n", "remote_hit_bytes", "remote_hit_chunks", "compared", "wrong")
-TIMES = ("recompute_ttft_p50_ms", "local_hit_ttft_p50_ms", "remote_hit_ttft_p50_ms",
-         "remote_hit_fetch_ms", "remote_hit_bound_ms")  # fmt: skip
-NEAR = 2e-3
-"""Some µs are another set of Python packages; ``make reference-check`` takes no difference."""
+from cli import Geokv, Run
+from conftest import REFERENCE
 
 
-def rows(folder: Path) -> list[dict[str, str]]:
-    with (folder / "table.csv").open(encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
+@pytest.fixture(scope="module")
+def full_size(geokv: Geokv, vm: None) -> Run:
+    return geokv.run_scenario("full_size", timeout=270)
 
 
-def test_full_size_keeps_its_bars_and_its_table(geokv: Geokv, vm: None) -> None:
-    run = geokv.run_scenario("full_size", timeout=270)
+def same_table(name: str, run: Run) -> None:
     assert run.done.returncode == 0, run.done.stdout + run.done.stderr
-    kept = {item["name"]: item["ok"] for item in run.summary["expectations"]}
+    here, there = (folder / "table.csv" for folder in (run.folder, REFERENCE / name))
+    assert here.read_text().splitlines() == there.read_text().splitlines()
+
+
+def test_the_table_of_smoke(smoke: Run, pinned: None) -> None:
+    same_table("smoke", smoke)
+
+
+def test_the_table_of_a_mixed_fleet(geokv: Geokv, vm: None, pinned: None) -> None:
+    same_table("mixed_fleet", geokv.run_scenario("mixed_fleet", timeout=270))
+
+
+def test_the_table_of_full_size(full_size: Run, pinned: None) -> None:
+    same_table("full_size", full_size)
+
+
+def test_full_size_keeps_the_bars_of_the_transfer(full_size: Run) -> None:
+    kept = {item["name"]: item["ok"] for item in full_size.summary["expectations"]}
     for bar in ("closed_form_within", "ratio_to_bound_at_most", "overlap_within"):
         assert kept[bar] is True
-    reference, here = rows(CHECKOUT / "results" / "reference" / "full_size"), rows(run.folder)
-    assert len(here) == len(reference) == 4
-    for expected, seen in zip(reference, here, strict=True):
-        assert [seen[title] for title in COUNTS] == [expected[title] for title in COUNTS]
-        for title in TIMES:
-            assert float(seen[title]) == pytest.approx(float(expected[title]), rel=NEAR), title

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from cli import Geokv, Result
+from conftest import REFERENCE
 
 from geokv.paths import CHECKOUT
 from geokv.scenario.load import load_scenario
@@ -56,6 +57,12 @@ def test_a_drill_passes_and_its_control_fails(every: Result, out: Path, name: st
     assert any(line.startswith("control:") for line in names)
     timeline = load_scenario(CHECKOUT / "scenarios" / "drills" / f"{name}.yaml").timeline
     assert {f"fault-fired:{event.title}" for event in timeline} <= set(names)
+
+
+@pytest.mark.parametrize("name", DRILLS)
+def test_the_table_of_a_drill(every: Result, out: Path, pinned: None, name: str) -> None:
+    here, there = (folder / "table.csv" for folder in (out / name, REFERENCE / "drills" / name))
+    assert here.read_text().splitlines() == there.read_text().splitlines()
 
 
 def test_the_same_seed_is_the_same_drill(geokv: Geokv, every: Result, out: Path) -> None:
