@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from geokv.measure.checker.history import Event, History
 
+TIERS = frozenset({"", "device", "dram", "disk"})
+"""Where a chunk comes from that comes from no other site."""
+
 
 @dataclass(frozen=True)
 class Exchange:
-    """One request as its client sent it, and every answer that came."""
+    """One request as its client sent it, and every answer that came.
+
+    Attributes:
+        recorded: whether the site could be asked what it had given; one that ends right after
+            its answer cannot.
+        handed: chunks from other sites that the site noted as handed over for it.
+    """
 
     request: Event
     answers: tuple[Event, ...]
+    recorded: bool = True
+    handed: int = 0
 
     @property
     def request_id(self) -> str:
@@ -60,6 +71,9 @@ class Exchange:
 
     @property
     def chunks_remote(self) -> int:
+        """As the site said when it was asked, else as it had noted before."""
+        if not self.recorded:
+            return self.handed
         return int(self.answers[0].get("chunks_remote") or 0) if self.answers else 0
 
 
@@ -68,8 +82,17 @@ def exchanges(history: History) -> list[Exchange]:
     answers: dict[str, list[Event]] = defaultdict(list)
     for event in history.of("answer"):
         answers[event["request_id"]].append(event)
+    unrecorded = {event["request_id"] for event in history.of("no-record")}
+    handed = Counter(
+        event["request_id"] for event in history.of("use") if event["source"] not in TIERS
+    )
     return [
-        Exchange(event, tuple(answers.get(event["request_id"], ())))
+        Exchange(
+            event,
+            tuple(answers.get(event["request_id"], ())),
+            event["request_id"] not in unrecorded,
+            handed[event["request_id"]],
+        )
         for event in history.of("request")
     ]
 

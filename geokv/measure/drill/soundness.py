@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from geokv.measure.checker.exchanges import exchanges
+from geokv.measure.checker.exchanges import TIERS, Exchange, exchanges
 from geokv.measure.checker.finding import Finding, Offence, conclude
 from geokv.measure.checker.history import Event, History
 from geokv.measure.drill.faults import FaultSeen, faults_seen
-
-_TIERS = frozenset({"", "device", "dram", "disk"})
 
 
 def examine(history: History, names: Sequence[str] | None = None) -> list[Finding]:
@@ -92,24 +90,27 @@ def accounted(history: History) -> Finding:
 
 def _given(history: History) -> list[Offence]:
     """Chunks from other sites: as noted when they were handed over, and as answered."""
-    uses: Counter[str] = Counter()
-    last: dict[str, Event] = {}
-    for event in history.of("use"):
-        if event["source"] not in _TIERS:
-            uses[event["request_id"]] += 1
-            last[event["request_id"]] = event
     if not history.has("use"):
         return []
     offences: list[Offence] = []
     for one in exchanges(history):
-        if one.ok and uses[one.request_id] != one.chunks_remote:
+        if one.ok and one.handed != one.chunks_remote:
             said = (
                 f"request {one.request_id} says it had {one.chunks_remote} chunks from other "
-                f"sites, and {uses[one.request_id]} were handed over"
+                f"sites, and {one.handed} were handed over"
             )
-            shown = [last[one.request_id]] if one.request_id in last else []
-            offences.append((said, [one.request, *shown, one.answers[0]]))
+            offences.append((said, [one.request, *_last_handed(history, one), one.answers[0]]))
     return offences
+
+
+def _last_handed(history: History, one: Exchange) -> list[Event]:
+    """The event that shows that there was one, where there was."""
+    handed = [
+        event
+        for event in history.of("use")
+        if event["request_id"] == one.request_id and event["source"] not in TIERS
+    ]
+    return handed[-1:]
 
 
 def _served(history: History) -> list[Offence]:

@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from geokv.measure.checker import CHECKERS, ON_REQUEST, Event, History, check_all
+from geokv.measure.checker.exchanges import exchanges
+from geokv.measure.checker.finding import Finding
 from geokv.measure.drill.fates import fates
 from geokv.measure.drill.soundness import examine
 
@@ -215,8 +217,27 @@ def test_one_changed_event_is_found(line, mutate, steps, number):
 def test_books_that_do_not_close_are_found(said, mutate):
     events = copy.deepcopy(list(HonestCache().run(RICH).events))
     mutate(events)
-    finding = next(f for f in examine(History(events, 0)) if f.name == "accounted")
+    finding = judged(events)
     assert finding.ok is False and said in finding.said
+
+
+def test_a_site_that_ends_after_its_answer_is_taken_at_its_noted_word():
+    """Nobody can ask it any more what it gave; what it had handed over is in the history."""
+    events = copy.deepcopy(list(HonestCache().run(RICH).events))
+    one = next(one for one in exchanges(History(events, 0)) if one.chunks_remote)
+    name, had = one.request_id, one.chunks_remote
+    answer = next(e for e in events if e["op"] == "answer" and e["request_id"] == name)
+    answer.update(chunks_remote=0, cached_tokens=0, source="none")
+    assert not judged(events).ok
+    said = {"op": "no-record", "said": "connection refused"}
+    events.insert(events.index(answer), {**answer, **said})
+    assert judged(events).ok
+    again = next(one for one in exchanges(History(events, 0)) if one.request_id == name)
+    assert again.chunks_remote == had and not again.recorded
+
+
+def judged(events: list[Event]) -> Finding:
+    return next(f for f in examine(History(events, 0)) if f.name == "accounted")
 
 
 def first(events: list[Event], op: str) -> Event:
