@@ -3,7 +3,7 @@ loaded. What a run keeps are the faults themselves, so a run repeats whatever th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
@@ -59,7 +59,8 @@ class Random(Strict):
 class _Place:
     """What faults can happen to."""
 
-    links: Sequence[str]
+    links: Mapping[str, float]
+    """With their length, km."""
     sites: Sequence[str]
     providers: Sequence[str]
     disk: bool
@@ -135,7 +136,7 @@ def _is_random(event: Any) -> bool:
 def _place(data: dict[str, Any], workload: dict[str, Any], topology: Topology) -> _Place:
     deployment = data.get("deployment") or {}
     return _Place(
-        links=list(topology.links),
+        links={name: link.km for name, link in topology.links.items()},
         sites=list(topology.sites),
         providers=list(workload.get("providers") or topology.sites),
         disk=bool(deployment.get("disk_bytes")),
@@ -177,7 +178,7 @@ def _draw(
 
 def _link(change: Callable[[_Dice, float], dict[str, Any]]) -> Callable[..., Drawn]:
     def way(dice: _Dice, place: _Place, lasts_s: float) -> Drawn:
-        link = dice.one_of(place.links)
+        link = dice.one_of(list(place.links))
         return {"link": link, **change(dice, lasts_s)}, frozenset({link})
 
     return way
@@ -205,7 +206,7 @@ def _table(change: Callable[[_Dice, float], dict[str, Any]]) -> Callable[..., Dr
 
 
 def _one_way(dice: _Dice, place: _Place, lasts_s: float) -> Drawn:
-    link = dice.one_of(place.links)
+    link = dice.one_of(list(place.links))
     return {"link": link, "from": dice.one_of(ends(link)), "for": lasts_s}, frozenset({link})
 
 
@@ -213,8 +214,15 @@ def _partition(dice: _Dice, place: _Place, lasts_s: float) -> Drawn:
     return {"groups": dice.halves(place.sites), "for": lasts_s}, frozenset(place.links)
 
 
+def _path_switch(dice: _Dice, place: _Place, lasts_s: float) -> Drawn:
+    link, km = dice.one_of(list(place.links)), dice.whole(1, 200)
+    # To a way as long as the old one nobody can see it switch.
+    other = km + 1 if km == place.links[link] else km
+    return {"link": link, "km": other, "outage": 0.05, "for": lasts_s}, frozenset({link})
+
+
 def _corrupt(dice: _Dice, place: _Place, lasts_s: float) -> Drawn:
-    link = dice.one_of(place.links)
+    link = dice.one_of(list(place.links))
     event = {"link": link, "one_in": dice.whole(1, 4), "for": lasts_s}
     return event, frozenset({link, *ends(link)})
 
@@ -246,7 +254,7 @@ _WAYS: dict[str, Callable[[_Dice, _Place, float], Drawn]] = {
     "link-degrade": _link(_degrade),
     "partition": _partition,
     "silent-drop": _link(lambda _, s: {"for": s}),
-    "path-switch": _link(lambda d, s: {"km": d.whole(1, 200), "outage": 0.05, "for": s}),
+    "path-switch": _path_switch,
     "background": _link(lambda d, s: {"share": d.share(0.3, 0.9), "for": s}),
     "site-kill": _site(_kill),
     "site-freeze": _site(lambda _, __, s: {"for": s}),
@@ -265,5 +273,6 @@ _WAYS: dict[str, Callable[[_Dice, _Place, float], Drawn]] = {
     "event-duplicate": _table(lambda d, s: {"share": d.share(0.1, 0.5), "for": s}),
     "event-reorder": _table(lambda d, s: {"window": d.between(0.005, 0.05), "for": s}),
     "purge": _purge,
-    "eviction-storm": _site(lambda d, _, __: {"rounds": d.whole(1, 3)}, True),
+    # A tier that was empty before has nothing that must go in the first round.
+    "eviction-storm": _site(lambda d, _, __: {"rounds": d.whole(2, 3)}, True),
 }
