@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,12 +88,26 @@ def _drill_headline(summary: dict[str, Any]) -> str:
     answered = sum(cell["answered"] for cell in cells)
     wrong = figures.count_of(summary, "requests", "wrong")
     text = f"{answered:,} of {asked:,} requests were answered, {wrong or 'none'} of them wrongly"
-    noticed, back = figures.detected_ms(summary), figures.back_after_ms(summary)
-    if noticed is not None:
-        text += f"; sites noticed within {shown_ms(noticed)}"
-    if back is not None:
-        text += f"; hits and times were as before within {shown_ms(back)} of healing"
+    faults = [fault["recovery"] for cell in cells for fault in cell["faults"] if fault["recovery"]]
+    seen = [ms for fault in faults if (ms := fault["detected"]["ms"]) is not None]
+    back = [
+        max(found)
+        for fault in faults
+        if None not in (found := [fault[span]["ms"] for span in ("hit_rate_back", "ttft_back")])
+    ]
+    if seen:
+        text += f"; sites noticed {_of_all(seen, faults)}within {shown_ms(max(seen))}"
+    if back:
+        text += (
+            f"; hits and times were as before {_of_all(back, faults, 'after ')}within "
+            f"{shown_ms(max(back))} of healing"
+        )
     return text + "."
+
+
+def _of_all(some: Sequence[float], faults: Sequence[object], word: str = "") -> str:
+    """What was not seen to come is not passed over."""
+    return "" if len(some) == len(faults) else f"{word}{len(some)} of {len(faults)} faults "
 
 
 def _farthest(summary: dict[str, Any]) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import re
@@ -14,6 +15,7 @@ import pytest
 from handwritten import Run
 
 from geokv.measure.records import load_cells
+from geokv.report.outputs import write_outputs
 from geokv.report.page.content import sections
 from geokv.report.page.head import head
 from geokv.report.page.html import page_html
@@ -212,3 +214,20 @@ def test_a_void_cell_shows_no_number_and_no_sentence(tmp_path: Path) -> None:
     assert "98.90" not in page.text
     drawn = {path.name for path in (tmp_path / "plots").iterdir()}
     assert drawn == {"topology.svg", "link_check.svg"}
+
+
+def test_a_drill_s_sentence_passes_over_nothing_that_was_not_seen(tmp_path: Path) -> None:
+    run_dir = handwritten_drill.Drill().write(tmp_path)
+    summary = write_outputs(run_dir, ["csv"])
+    (fault,) = summary["cells"][0]["faults"]
+    noticed, back = fault["recovery"]["detected"]["ms"], fault["recovery"]["ttft_back"]["ms"]
+    whole = head(summary).headline
+    assert f"; sites noticed within {noticed:.2f}\u00a0ms; hits and times were as before" in whole
+    other = copy.deepcopy(fault)
+    other["recovery"]["detected"]["ms"] = other["recovery"]["hit_rate_back"]["ms"] = None
+    other["recovery"]["ttft_back"]["ms"] = back + 5000
+    summary["cells"][0]["faults"].append(other)
+    said = head(summary).headline
+    assert f"noticed 1 of 2 faults within {noticed:.2f}\u00a0ms" in said
+    assert "as before after 1 of 2 faults within" in said
+    assert whole.rsplit("within", 1)[1] == said.rsplit("within", 1)[1]
