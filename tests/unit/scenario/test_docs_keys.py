@@ -16,12 +16,14 @@ from pydantic.fields import FieldInfo
 from geokv.lab.profiles import Profile
 from geokv.lab.topology import Topology
 from geokv.report import csv as table
+from geokv.report.drill_parquet import write_drill_parquet
 from geokv.report.parquet import write_parquet
 from geokv.scenario import Scenario
 from geokv.scenario.energy import Constant
 
 DOC = (Path(__file__).resolve().parents[3] / "docs" / "scenarios.md").read_text(encoding="utf-8")
 ARMS = ("recompute", "local_hit", "remote_hit")
+OF_A_DRILL = "Of a **drill**"
 
 Keys = dict[str, list[FieldInfo]]
 
@@ -109,11 +111,14 @@ def test_every_key_of_a_profile_is_documented():
     assert all(field.is_required() for field in Profile.model_fields.values())
 
 
-def names(heading: str) -> set[str]:
-    """Columns named in the first cells of a section's table, ``<arm>`` filled in."""
-    found = {
-        name for cells in rows(section(heading)) for name in re.findall(r"`([^`]+)`", cells[0])
-    }
+def names(heading: str, after: str = "", before: str = "\0") -> set[str]:
+    """Columns named in the first cells of a section's tables, ``<arm>`` filled in.
+
+    ``after`` and ``before``: words between which the tables stand.
+    """
+    text = section(heading).partition(after)[2] if after else section(heading)
+    text = text.partition(before)[0]
+    found = {name for cells in rows(text) for name in re.findall(r"`([^`]+)`", cells[0])}
     for name in [name for name in found if "<arm>" in name]:
         found.remove(name)
         found |= {name.replace("<arm>", arm) for arm in ARMS}
@@ -138,4 +143,16 @@ def test_every_column_of_the_table_is_documented():
 def test_every_column_of_the_requests_is_documented(tmp_path):
     write_parquet(tmp_path / "requests.parquet", [], [], {})
     columns = set(pq.read_schema(tmp_path / "requests.parquet").names)
-    assert names("Columns of requests.parquet") == columns
+    assert names("Columns of requests.parquet", before=OF_A_DRILL) == columns
+
+
+def test_every_column_that_only_a_drill_has_is_documented(tmp_path):
+    write_parquet(tmp_path / "run.parquet", [], [], {})
+    (tmp_path / "history.jsonl").touch()
+    write_drill_parquet(tmp_path / "drill.parquet", tmp_path, {"cells": []})
+    shared, drill = (
+        set(pq.read_schema(tmp_path / name).names) for name in ("run.parquet", "drill.parquet")
+    )
+    said = names("Columns of requests.parquet", after=OF_A_DRILL)
+    # A status can be something else there.
+    assert said - {"status"} == drill - shared
