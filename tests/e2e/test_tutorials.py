@@ -18,10 +18,10 @@ from geokv.paths import CHECKOUT
 
 TUTORIALS = sorted((CHECKOUT / "docs" / "tutorials").glob("*.md"))
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-_TIMEOUT_S = 280
+_TIMEOUT_S = 540
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_every_command_does_what_the_tutorial_says(path: Path, tmp_path: Path, vm: None) -> None:
     commands = tmp_path / "bin"
