@@ -10,11 +10,8 @@ import pandas as pd
 
 from geokv.errors import RunError
 from geokv.measure.checker.history import load_histories
-from geokv.measure.drill.fates import fates
 
 _YES = {"yes": True, "no": False}
-_TOLD = ("status", "error", "source", "cached_tokens", "chunks_remote", "chunks_local",
-         "wire_bytes", "first_ns", "done_ns", "ttft_ns")  # fmt: skip
 
 
 def read_table(path: Path) -> pd.DataFrame:
@@ -34,22 +31,17 @@ def read_table(path: Path) -> pd.DataFrame:
     return frame
 
 
-def read_requests(folder: Path, drill: bool) -> pd.DataFrame:
-    """A row per request, in order of cells and of sending.
-
-    Of a measurement it is ``requests.parquet``, with ``settings`` and ``misses`` as mappings; of
-    a drill it is taken from the history: who asked what when, what came back, and its ``fate``.
+def read_requests(path: Path) -> pd.DataFrame:
+    """``requests.parquet``: integers stay integers where some are missing, and ``settings`` and
+    ``misses`` are mappings.
 
     Raises:
-        RunError: no such file, or a broken one.
+        RunError: no such file.
     """
-    if drill:
-        return _drill_requests(folder)
-    path = folder / "requests.parquet"
     _expect(path)
-    frame = pd.read_parquet(path)
+    frame = pd.read_parquet(path, dtype_backend="numpy_nullable")
     for name in ("settings", "misses"):
-        frame[name] = [None if one is None else json.loads(one) for one in frame[name]]
+        frame[name] = [None if pd.isna(one) else json.loads(one) for one in frame[name]]
     return frame
 
 
@@ -62,56 +54,32 @@ def read_history(folder: Path) -> pd.DataFrame:
     events: list[dict[str, Any]] = []
     for history in load_histories(folder):
         events += history.events
-    return pd.DataFrame.from_records(events)
+    frame = pd.DataFrame.from_records(events)
+    for name in frame.select_dtypes("float").columns:
+        # Counts that some events lack are integers all the same.
+        if (frame[name].dropna() % 1 == 0).all():
+            frame[name] = frame[name].astype("Int64")
+    return frame
 
 
-def read_links(folder: Path, drill: bool) -> pd.DataFrame:
-    """A row per check of a link: cell, phase, RTT and goodput as asked and as measured.
+def read_links(path: Path) -> pd.DataFrame:
+    """``links.json``: a row per check of a link.
 
     Raises:
         RunError: no such file, or a broken one.
     """
-    if drill:
-        rows = [
-            {"cell": history.cell, **{k: v for k, v in one.items() if k not in ("op", "site")}}
-            for history in load_histories(folder)
-            for one in history.of("links")
-        ]
-        return pd.DataFrame.from_records(rows)
-    path = folder / "links.json"
     _expect(path)
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     rows = [
         {"cell": cell["cell"], **cell["settings"], **check}
-        for cell in cells
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
         for check in cell["links"]
     ]
     return pd.DataFrame.from_records(rows)
 
 
-def _drill_requests(folder: Path) -> pd.DataFrame:
-    rows = []
-    for history in load_histories(folder):
-        for one, fate in fates(history).by_request:
-            answer = one.answer or {}
-            rows.append(
-                {
-                    "cell": history.cell,
-                    "request_id": one.request_id,
-                    "site": one.site,
-                    "tenant": one.tenant,
-                    "sent_ns": one.sent_ns,
-                    "prompt_tokens": one.prompt_tokens,
-                    "fate": fate,
-                    **{name: answer.get(name) for name in _TOLD},
-                }
-            )
-    frame = pd.DataFrame.from_records(rows)
-    counts = [name for name in frame.columns if name.endswith(("_ns", "_tokens", "_bytes"))]
-    counts += [name for name in frame.columns if name.startswith("chunks_")]
-    return frame.astype({name: "Int64" for name in counts})
-
-
 def _expect(path: Path) -> None:
     if not path.is_file():
-        raise RunError(f"{path}: is not there", "this run did not finish; see its log.txt")
+        raise RunError(
+            f"{path}: is not there",
+            f"geokv report {path.parent} makes it of a run that has ended",
+        )

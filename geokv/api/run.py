@@ -86,11 +86,11 @@ class Run:
 
     @cached_property
     def requests(self) -> pd.DataFrame:
-        """A row per request: of a measurement ``requests.parquet``, of a drill from its history,
-        with the ``fate`` of each. Times are integers of ns."""
+        """``requests.parquet``: a row per request, of a drill with the ``fate`` of each. Columns
+        are in docs/scenarios.md; times are integers of ns."""
         from geokv.api.frames import read_requests
 
-        return read_requests(self.folder, self.is_drill)
+        return read_requests(self.folder / "requests.parquet")
 
     @cached_property
     def history(self) -> pd.DataFrame:
@@ -102,10 +102,10 @@ class Run:
 
     @cached_property
     def links(self) -> pd.DataFrame:
-        """A row per check of a link: RTT and goodput as asked and as measured."""
+        """``links.json``: a row per check of a link, RTT and goodput as asked and as measured."""
         from geokv.api.frames import read_links
 
-        return read_links(self.folder, self.is_drill)
+        return read_links(self.folder / "links.json")
 
     @cached_property
     def expectations(self) -> pd.DataFrame:

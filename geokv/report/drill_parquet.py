@@ -18,6 +18,7 @@ from geokv.report.disk import saving
 _ASKED = {
     "request_id": pa.string(),
     "site": pa.string(),
+    "door": pa.string(),
     "tenant": pa.string(),
     "prompt": pa.string(),
     "prefix": pa.int32(),
@@ -82,6 +83,8 @@ def _row(one: Exchange, fate: str, cell: dict[str, Any]) -> dict[str, Any]:
         "cell": cell["cell"],
         "control": cell["control"],
         **{name: asked.get(name) for name in _ASKED},
+        # Routing may have sent it on.
+        "door": asked.get("door") or one.site,
         # A prompt is a name, a number or token ids.
         "prompt": _text(asked.get("prompt")),
         # The client's own stamp; where no answer brought it, that of the event before.

@@ -48,6 +48,7 @@ def test_a_drill_as_frames(drilled: Path) -> None:
     summed = found.summary["cells"][0]["fates"]["requests"]
     assert {name: counted.get(name, 0) for name in summed} == summed
     assert requests["ttft_ns"].dtype == "Int64"
+    assert (requests["door"] == requests["site"]).all()
     assert set(found.links["phase"]) == {"before", "after"}
     events = found.history
     assert len(events) == len((drilled / "history.jsonl").read_text().splitlines())
