@@ -100,7 +100,9 @@ def reduce_cell(
     }
     problems = _link_problems(record.links, list(cell.topology.links)) if record else []
     timers = record.timers if record else None
-    late = [*cpu_bound(timers, wait), *(_late_problems(record.late_ns) if record else [])]
+    # What computes for real holds the processor on purpose: there only others can be at fault.
+    judged = timers if deployment.compute == "charged" else None
+    late = [*cpu_bound(judged, wait), *(_late_problems(record.late_ns) if record else [])]
     valid = record is not None and not problems and not late
     # What a request of a working set needs is another thing each time.
     bound_ns = None if keeps else _bound(record, arms)

@@ -4,7 +4,8 @@ the machine and what else it did, and is void.
 Two counters, from both sides:
 
 - **timers** that came late, inside: a process that does nothing but be woken every 10 ms. It is
-  late whoever holds the processor, other programs or the run itself.
+  late whoever holds the processor, other programs or the run itself, which must not with
+  ``compute: charged``; with ``compute: real`` it does so on purpose, and the count is only shown.
 - **run queue**, outside: how long the run's own threads were ready and had none, which is the
   fault of others alone.
 """

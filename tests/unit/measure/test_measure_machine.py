@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from handwritten import Run
+from handwritten import SCENARIO, Run
 
 from geokv.measure import summarise
 from geokv.report.console import print_run, table_console
@@ -14,8 +14,10 @@ from geokv.report.console import print_run, table_console
 QUIET = {"timers": 400, "late": 20, "worst_ns": 1_400_000}
 
 
-def written(folder: Path, timers: dict[str, int] | None, wait_ns: int | None) -> dict[str, Any]:
-    run = Run()
+def written(
+    folder: Path, timers: dict[str, int] | None, wait_ns: int | None, compute: str = "charged"
+) -> dict[str, Any]:
+    run = Run({**SCENARIO, "clock": "wall", "deployment": {"compute": compute}})
     run.manifest["clock"] = "wall"
     for cell in run.cells:
         cell["timers"] = QUIET
@@ -55,6 +57,16 @@ def test_timers_that_come_late_void_the_run(tmp_path: Path) -> None:
     with console.capture() as captured:
         print_run(summary, console)
     assert "void" in captured.get() and "CPU-bound: timers" in captured.get()
+
+
+def test_who_computes_for_real_holds_the_processor_on_purpose(tmp_path: Path) -> None:
+    late = {"timers": 400, "late": 300, "worst_ns": 55_000_000}
+    summary = written(tmp_path / "own", late, 0, "real")
+    assert summary["verdict"] == "pass"
+    assert summary["cells"][1]["machine"]["timers_late"] == 300
+    summary = written(tmp_path / "others", late, 500_000_000, "real")
+    assert summary["verdict"] == "invalid"
+    assert "CPU-bound: run queue" in summary["reasons"][0]
 
 
 def test_waiting_for_a_processor_voids_the_run(tmp_path: Path) -> None:
