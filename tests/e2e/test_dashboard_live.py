@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,8 +46,8 @@ def test_a_link_is_cut_and_healed_and_a_site_killed_from_the_page(
         label = page.locator(".link-label", has_text="35 km")
         label.focus()
         page.keyboard.press("Enter")
-        expect(page.get_by_label("What")).to_be_focused()
-        expect(page.get_by_label("Where")).to_have_value("link a-b")
+        expect(page.get_by_label("What", exact=True)).to_be_focused()
+        expect(page.get_by_label("Where", exact=True)).to_have_value("link a-b")
         page.keyboard.press("Tab")
         page.keyboard.press("Tab")
         expect(page.get_by_role("button", name="Do it")).to_be_focused()
@@ -63,8 +62,8 @@ def test_a_link_is_cut_and_healed_and_a_site_killed_from_the_page(
         expect(links.filter(has_text="a-b")).to_contain_text("lit")
         expect(page.locator(".active-fault")).to_have_count(0)
 
-        page.get_by_label("Where").select_option("site c")
-        page.get_by_label("What").select_option(label="crash it (kill -9)")
+        page.get_by_label("Where", exact=True).select_option("site c")
+        page.get_by_label("What", exact=True).select_option(label="crash it (kill -9)")
         page.get_by_role("button", name="Do it").click()
         order(page, "crash it: site c — took effect, as was seen")
         expect(sites.filter(has_text="Site C")).to_contain_text("down")
@@ -89,7 +88,7 @@ def test_a_link_is_cut_and_healed_and_a_site_killed_from_the_page(
         order(page, "stop the stream — accepted")
         expect(page.locator(".run-verdict .badge")).to_have_text("pass", timeout=_BOOT_MS)
         expect(page.locator(".judged li").first).to_be_visible()
-        expect(page.get_by_label("Where")).to_be_disabled()
+        expect(page.get_by_label("Where", exact=True)).to_be_disabled()
     (events,) = dashboard.folder.glob("live/*/events.jsonl")
     steps = [json.loads(line) for line in events.read_text().splitlines()]
     healed = [one["name"] for one in steps if one.get("phase") == "healed"]
@@ -125,7 +124,7 @@ def test_a_page_that_lost_its_dashboard_goes_on_where_it_was(
             page.get_by_role("button", name="Do it").click()
             order(page, "this needs the token")
     finally:
-        run.send_signal(signal.SIGINT)
-        run.communicate(timeout=60)
+        geokv("live", "stop", out)
+        run.communicate(timeout=150)
         if again is not None:
             again.end()
