@@ -34,7 +34,7 @@ def test_a_door_sends_requests_on(tmp_path: Path, vm: None) -> None:
     away = routed[routed["site"] == "a"]
     assert set(away["fate"]) == {"local"}
     here = routed.query("site == 'b' and fate == 'local'")
-    assert 500_000 <= away["ttft_ns"].min() - here["ttft_ns"].min() <= 700_000
+    assert 500_000 <= away["ttft_ns"].min() - here["ttft_ns"].min() <= 1_000_000
     assert set(routed["door"]) == {"b"}
 
 
