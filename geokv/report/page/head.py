@@ -46,7 +46,7 @@ def head(summary: dict[str, Any]) -> Head:
     """What is seen first."""
     scenario, drill = summary["scenario"], summary.get("kind") == "drill"
     word = summary["verdict"]
-    said = words_of("en").verdicts[word][1] if drill else _SAID[word]
+    said = figures.verdict_words(summary, words_of("en"))[1] if drill else _SAID[word]
     versions = summary["provenance"]["versions"]
     return Head(
         kicker=f"geokv {'drill' if drill else 'run'} · {scenario['name']}",

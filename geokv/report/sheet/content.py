@@ -39,7 +39,7 @@ def compose(
     Args:
         told: the story of each cell (``measure.drill.story``).
     """
-    word, said = words.verdicts[summary["verdict"]]
+    word, said = figures.verdict_words(summary, words)
     names = scenario.translations.get("ja") if words.language == "ja" else None
     title = names.title if names else scenario.title
     question = f"{words.text['goal']}: {names.question if names else scenario.question}"

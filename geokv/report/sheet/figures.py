@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from geokv.report.sheet.words import Words
+
 
 def normal_cells(summary: dict[str, Any]) -> list[dict[str, Any]]:
     """All but the control."""
@@ -33,6 +35,13 @@ def control_fails(summary: dict[str, Any]) -> bool | None:
     """Whether the control failed as it must; None when there was none."""
     lines = [r for r in summary["expectations"] if r["name"].startswith("control:")]
     return all(line["ok"] for line in lines) if lines else None
+
+
+def verdict_words(summary: dict[str, Any], words: Words) -> tuple[str, str]:
+    """The verdict and a sentence on it."""
+    word = str(summary["verdict"])
+    alone = word == "pass" and control_fails(summary) is None
+    return words.verdicts["pass-alone" if alone else word]
 
 
 def count_of(summary: dict[str, Any], what: str, *fates: str) -> int:

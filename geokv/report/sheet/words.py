@@ -15,7 +15,7 @@ class Words:
 
     Attributes:
         text: headings, titles of columns and phrases, some with ``{fields}``.
-        verdicts: verdict → (word, sentence).
+        verdicts: verdict → (word, sentence); ``pass-alone`` is a pass without a control.
         lines: judged line → (name, what it promises).
         promises: promise of an event or of a drill → sentence with ``{limit}``.
         spans: time after a fault → (name, from when it counts).

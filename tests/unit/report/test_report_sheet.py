@@ -16,6 +16,7 @@ from geokv.measure.checker import ON_REQUEST
 from geokv.measure.drill.fates import FETCH_FATES, REQUEST_FATES
 from geokv.measure.drill.story import stories
 from geokv.report.run_folder import read_summary, write_all
+from geokv.report.sheet.figures import verdict_words
 from geokv.report.sheet.plot import FATE_MARKS, draw_timeline, nice_step
 from geokv.report.sheet.steps import describe, moment
 from geokv.report.sheet.words import LANGUAGES, words_of
@@ -84,6 +85,15 @@ def test_the_sheet_shows_the_whole_drill(drill: Path, language: Any) -> None:
     assert "geokv run ./scenario.yaml" in text
     for name in JUDGED:
         assert (words.lines[name][1] in text) == (name not in ON_REQUEST)
+
+
+def test_no_control_is_said_to_have_failed_where_there_was_none(drill: Path) -> None:
+    summary = read_summary(drill)
+    assert verdict_words(summary, EN) == EN.verdicts["pass"]
+    summary["expectations"] = [
+        line for line in summary["expectations"] if not line["name"].startswith("control:")
+    ]
+    assert verdict_words(summary, EN) == EN.verdicts["pass-alone"]
 
 
 def test_the_page_needs_nothing_else(drill: Path) -> None:
