@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import csv
 import io
+import json
 import random
 import subprocess
 import sys
@@ -227,3 +228,11 @@ def shown(comparison: Any) -> str:
     with console.capture() as captured:
         print_comparison(comparison, console)
     return captured.get()
+
+
+def test_a_run_that_was_looked_at_is_another_set_up(tmp_path: Path) -> None:
+    folders = [written(tmp_path / name) for name in ("alone", "live")]
+    manifest = folders[1] / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "live": True}))
+    with pytest.raises(ConfigError, match="live: unset and True"):
+        compare_runs(folders)
