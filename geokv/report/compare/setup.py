@@ -13,7 +13,7 @@ _SAID_ONLY = (
 )  # fmt: skip
 """Keys of a scenario that change what is said of a run, or in how many VMs it runs, and no number
 of it. Seeds are compared as those that were run."""
-_MANIFEST = ("kernel", "profile", "sabotage", "live")
+_MANIFEST = ("kernel", "profile", "sabotage", "live", "code")
 """A live run is looked at while it goes on, which costs µs; a pace alone costs nothing."""
 
 
