@@ -31,6 +31,7 @@ from geokv.measure.records import (
     Request,
 )
 from geokv.measure.reduced import reduce_run
+from geokv.measure.rounded import rounded, to_gbps, to_ms, to_percent
 from geokv.measure.soundness import examine
 from geokv.measure.statistics.differences import Point
 from geokv.measure.statistics.shown import notes as statistics_notes
@@ -173,9 +174,9 @@ def _of_seed(result: CellResult) -> dict[str, Any]:
         "seed": result.cell.scenario.seed,
         "cell": result.cell.index,
         "valid": result.valid,
-        "gain": _round(result.gain, 4),
+        "gain": rounded(result.gain, 4),
         "ttft_p50_ms": {
-            name.replace("-", "_"): _ms(arm.p50_ns) for name, arm in result.arms.items()
+            name.replace("-", "_"): to_ms(arm.p50_ns) for name, arm in result.arms.items()
         },
     }
 
@@ -186,17 +187,17 @@ def _cell(result: CellResult) -> dict[str, Any]:
         "cell": result.cell.index,
         "label": result.cell.label,
         "settings": result.cell.settings,
-        "km": _round(result.cell.km, 3),
-        "rtt_asked_ms": _ms(result.rtt_asked_ns),
-        "rtt_measured_ms": _ms(result.rtt_measured_ns),
-        "goodput_ratio": _round(result.goodput_ratio, 4),
+        "km": rounded(result.cell.km, 3),
+        "rtt_asked_ms": to_ms(result.rtt_asked_ns),
+        "rtt_measured_ms": to_ms(result.rtt_measured_ns),
+        "goodput_ratio": rounded(result.goodput_ratio, 4),
         "valid": result.valid,
         "problems": result.void_because,
         **machine.shown(result.timers, result.wait),
         "out_of_range": result.cell.out_of_range,
-        "gain": _round(result.gain, 4),
-        "gain_change_percent": _round(result.gain_change_percent, 3),
-        "gain_change_points": _round(result.gain_change_points, 3),
+        "gain": rounded(result.gain, 4),
+        "gain_change_percent": rounded(result.gain_change_percent, 3),
+        "gain_change_points": rounded(result.gain_change_points, 3),
         "compared": result.answers.compared,
         "wrong": len(result.answers.wrong),
         "controls": {control.arm: _control(control, result) for control in result.controls},
@@ -225,7 +226,7 @@ def _arm(name: str, arm: ArmResult, result: CellResult) -> dict[str, Any]:
         "n": arm.n,
         "failed": len(arm.failed),
         **shown_ttft(arm.ttft),
-        "spans_ms": {span: _ms(value) for span, value in arm.spans_ns.items()},
+        "spans_ms": {span: to_ms(value) for span, value in arm.spans_ns.items()},
         "bytes": arm.wire_bytes,
         "bytes_stands_for": arm.wire_bytes * result.cell.scenario.deployment.byte_scale,
         "bytes_total": arm.wire_bytes_total,
@@ -233,13 +234,13 @@ def _arm(name: str, arm: ArmResult, result: CellResult) -> dict[str, Any]:
         "hits": _hits(result.hits[name]),
         "fetching": _fetching(result.fetching.get(name)),
         "misses": arm.misses,
-        "energy_j": _round(arm.joules.total_j, 3) if arm.joules else None,
+        "energy_j": rounded(arm.joules.total_j, 3) if arm.joules else None,
         "energy_parts_j": _parts(arm.joules),
     }
     if name == "remote-hit":
         data["fetched"] = arm.fetched
-        data["bound_ms"] = _ms(result.bound_ns)
-        data["ratio_to_bound"] = _round(result.ratio_to_bound, 4)
+        data["bound_ms"] = to_ms(result.bound_ns)
+        data["ratio_to_bound"] = rounded(result.ratio_to_bound, 4)
     return data
 
 
@@ -248,21 +249,21 @@ def _fetching(one: Fetching | None) -> dict[str, Any] | None:
         return None
     return {
         "requests": one.requests,
-        "time_ms": _ms(one.time_ns),
+        "time_ms": to_ms(one.time_ns),
         "chunks": one.chunks,
-        "goodput_gbps": _gbps(one.goodput_bps),
-        "round_trips": _round(one.round_trips, 3),
-        "predicted_ms": _ms(one.predicted_ns),
-        "off_percent": _percent(one.off),
+        "goodput_gbps": to_gbps(one.goodput_bps),
+        "round_trips": rounded(one.round_trips, 3),
+        "predicted_ms": to_ms(one.predicted_ns),
+        "off_percent": to_percent(one.off),
     }
 
 
 def _hits(hits: Hits) -> dict[str, Any]:
     return {
         tier: {
-            "share": _round(hits.share(tier), 4),
+            "share": rounded(hits.share(tier), 4),
             "requests": hits.requests[tier],
-            "ttft_p50_ms": _ms(hits.ttft_ns.get(tier)),
+            "ttft_p50_ms": to_ms(hits.ttft_ns.get(tier)),
         }
         for tier in hits.tokens
     }
@@ -272,10 +273,10 @@ def _crossover(one: Crossover, formula: Formula | None) -> dict[str, Any]:
     return {
         "settings": one.settings,
         "cells": list(one.cells),
-        "measured_gbps": _gbps(one.measured_bps),
-        "predicted_gbps": _gbps(one.predicted_bps),
-        "off_percent": _percent(one.off),
-        "formula_gbps": _gbps(formula_bps(one, formula)) if formula else None,
+        "measured_gbps": to_gbps(one.measured_bps),
+        "predicted_gbps": to_gbps(one.predicted_bps),
+        "off_percent": to_percent(one.off),
+        "formula_gbps": to_gbps(formula_bps(one, formula)) if formula else None,
     }
 
 
@@ -284,7 +285,7 @@ def _knee(one: Knee) -> dict[str, Any]:
         "settings": one.settings,
         "measured_tokens": one.measured_tokens,
         "predicted_tokens": one.predicted_tokens,
-        "paper_tokens": _round(one.paper_tokens, 1),
+        "paper_tokens": rounded(one.paper_tokens, 1),
     }
 
 
@@ -292,23 +293,7 @@ def _parts(joules: Joules | None) -> dict[str, float | None] | None:
     if joules is None:
         return None
     return {
-        "gpu": _round(joules.gpu_j, 3),
-        "optics": _round(joules.optics_j, 3),
-        "transfer": _round(joules.transfer_j, 3),
+        "gpu": rounded(joules.gpu_j, 3),
+        "optics": rounded(joules.optics_j, 3),
+        "transfer": rounded(joules.transfer_j, 3),
     }
-
-
-def _ms(value_ns: int | None) -> float | None:
-    return None if value_ns is None else round(value_ns / 1_000_000, 3)
-
-
-def _gbps(value_bps: float | None) -> float | None:
-    return None if value_bps is None else round(value_bps / 1e9, 4)
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else round(100 * share, 2)
-
-
-def _round(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)

@@ -20,6 +20,7 @@ from geokv.measure.gaps import drill_views, gaps
 from geokv.measure.percentile import percentile
 from geokv.measure.records import Manifest
 from geokv.measure.reduced import load_setup
+from geokv.measure.rounded import to_ms
 from geokv.measure.statistics.carried import tail
 from geokv.measure.statistics.shown import declared
 from geokv.measure.statistics.shown import notes as statistics_notes
@@ -185,9 +186,9 @@ def _cell(cell: DrillCell) -> dict[str, Any]:
         "problems": cell.link_problems,
         "requests": len(rows),
         "answered": len(answered),
-        "ttft_p50_ms": _ms(percentile(times, 0.5) if times else None),
-        "ttft_p99_ms": _ms(tail(times, 0.99)),
-        "ttft_max_ms": _ms(max(times, default=None)),
+        "ttft_p50_ms": to_ms(percentile(times, 0.5) if times else None),
+        "ttft_p99_ms": to_ms(tail(times, 0.99)),
+        "ttft_max_ms": to_ms(max(times, default=None)),
         "hit_rate": round(hits / len(answered), 4) if answered else None,
         "bytes": sum(int(one.answers[0].get("wire_bytes") or 0) for one in answered),
         "fates": {"requests": cell.fates.requests, "fetches": cell.fates.fetches},
@@ -208,8 +209,8 @@ def _faults(cell: DrillCell, start_ns: int) -> list[dict[str, Any]]:
             "kind": fault.kind,
             "target": fault.target,
             "by_hand": fault.by_hand,
-            "took_effect_ms": _ms(None if fault.took_ns is None else fault.took_ns - start_ns),
-            "healed_ms": _ms(None if fault.healed_ns is None else fault.healed_ns - start_ns),
+            "took_effect_ms": to_ms(None if fault.took_ns is None else fault.took_ns - start_ns),
+            "healed_ms": to_ms(None if fault.healed_ns is None else fault.healed_ns - start_ns),
             "evidence": fault.evidence,
             "problem": fault.problem,
             "recovery": _recovery(recovered.get(fault.name)),
@@ -225,9 +226,9 @@ def _kinds(kinds: dict[str, Kind], scale: int) -> dict[str, Any]:
             "asked": kind.asked,
             "answered": kind.answered,
             "remote": kind.remote,
-            "ttft_p50_ms": _ms(kind.p50_ns),
-            "ttft_p99_ms": _ms(kind.p99_ns),
-            "ttft_max_ms": _ms(kind.max_ns),
+            "ttft_p50_ms": to_ms(kind.p50_ns),
+            "ttft_p99_ms": to_ms(kind.p99_ns),
+            "ttft_max_ms": to_ms(kind.max_ns),
             "goodput_gbps": None
             if kind.goodput_bps is None
             else round(kind.goodput_bps * scale / 1e9, 4),
@@ -239,7 +240,7 @@ def _kinds(kinds: dict[str, Kind], scale: int) -> dict[str, Any]:
 def _during(one: During | None, scale: int) -> dict[str, Any] | None:
     if one is None:
         return None
-    return {"kinds": _kinds(one.kinds, scale), "first_remote_ms": _ms(one.first_remote_ns)}
+    return {"kinds": _kinds(one.kinds, scale), "first_remote_ms": to_ms(one.first_remote_ns)}
 
 
 def _stop(one: Stop) -> dict[str, Any]:
@@ -264,7 +265,7 @@ def _recovery(recovery: Recovery | None) -> dict[str, Any] | None:
 
 
 def _span(span: Span) -> dict[str, Any]:
-    return {"ms": _ms(span.ns), "n": span.n, "said": span.said}
+    return {"ms": to_ms(span.ns), "n": span.n, "said": span.said}
 
 
 def _line(line: Finding) -> dict[str, Any]:
@@ -301,7 +302,3 @@ def _brief(value: Any) -> Any:
 
 def _share(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
-
-
-def _ms(value_ns: int | None) -> float | None:
-    return None if value_ns is None else round(value_ns / 1_000_000, 3)

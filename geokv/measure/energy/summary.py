@@ -20,6 +20,7 @@ from geokv.measure.energy.saving import Saving, saving
 from geokv.measure.energy.sun import COLD, WARM, Day, follow
 from geokv.measure.energy.tornado import shown, tornado
 from geokv.measure.records import Manifest, Request
+from geokv.measure.rounded import rounded
 from geokv.scenario import Scenario, path_links
 
 What = Literal["carbon_intensity_g_per_kwh", "price_per_kwh"]
@@ -104,7 +105,7 @@ def _cell(result: CellResult, arms: Arms, numbers: Constants) -> dict[str, Any]:
     one = cell_saving(result, arms, numbers)
     return {
         "cell": result.cell.index,
-        "km": _round(result.cell.km, 3),
+        "km": rounded(result.cell.km, 3),
         "arms": {name.replace("-", "_"): _arm(phases, numbers) for name, phases in arms.items()},
         "remote_hit_saves": _saving(one) if one else None,
     }
@@ -114,8 +115,8 @@ def _arm(phases: Phases, numbers: Constants) -> dict[str, Any]:
     one = account(phases, numbers)
     intensity = numbers.carbon_intensity_g_per_kwh.value
     return {
-        "duration_s": _round(phases.total_s, 6),
-        "energy_j": _round(one.energy_j, 3),
+        "duration_s": rounded(phases.total_s, 6),
+        "energy_j": rounded(one.energy_j, 3),
         "energy_consumed_kwh": _digits(one.energy_consumed_kwh),
         "emissions_g": _digits(one.emissions_g(intensity)),
         "j_per_output_token": _per(one.energy_j, phases.output_tokens),
@@ -135,22 +136,22 @@ def _parts(one: Account) -> dict[str, float | None]:
         "transfer": one.transfer_j,
         "overhead": one.energy_j - one.machines_j,
     }
-    return {name: _round(value, 3) for name, value in parts.items()}
+    return {name: rounded(value, 3) for name, value in parts.items()}
 
 
 def _saving(one: Saving) -> dict[str, Any]:
     return {
-        "saved_j": _round(one.saved_j, 3),
-        "saved_marginal_j": _round(one.saved_marginal_j, 3),
-        "moved_gb": _round(one.moved_gb, 6),
-        "saved_j_per_gb": _round(one.saved_j_per_gb, 3),
-        "saved_marginal_j_per_gb": _round(one.saved_marginal_j_per_gb, 3),
+        "saved_j": rounded(one.saved_j, 3),
+        "saved_marginal_j": rounded(one.saved_marginal_j, 3),
+        "moved_gb": rounded(one.moved_gb, 6),
+        "saved_j_per_gb": rounded(one.saved_j_per_gb, 3),
+        "saved_marginal_j_per_gb": rounded(one.saved_marginal_j_per_gb, 3),
         "break_even": {
-            "lit_w": _round(one.lit_w, 3),
+            "lit_w": rounded(one.lit_w, 3),
             "hits_per_s": _digits(one.hits_per_s),
             "hits_per_hour": _digits(None if one.hits_per_s is None else 3600 * one.hits_per_s),
             "utilisation": _digits(one.utilisation),
-            "saved_at_full_use_w": _round(one.saved_at_full_use_w, 1),
+            "saved_at_full_use_w": rounded(one.saved_at_full_use_w, 1),
         },
     }
 
@@ -225,7 +226,7 @@ def _costs(
 def _day(result: CellResult, day: Day) -> dict[str, Any]:
     return {
         "cell": result.cell.index,
-        "km": _round(result.cell.km, 3),
+        "km": rounded(result.cell.km, 3),
         "hours": [
             {
                 "hour": hour.hour,
@@ -238,17 +239,13 @@ def _day(result: CellResult, day: Day) -> dict[str, Any]:
         "mean": {way: _digits(day.mean(way)) for way in day.hours[0].costs},
         "following": _digits(day.following(WARM)),
         "following_cold": _digits(day.following(COLD)),
-        "saved": _round(day.saved(WARM), 4),
-        "saved_cold": _round(day.saved(COLD), 4),
+        "saved": rounded(day.saved(WARM), 4),
+        "saved_cold": rounded(day.saved(COLD), 4),
     }
 
 
 def _per(joules: float, tokens: float) -> float | None:
-    return _round(joules / tokens, 4) if tokens else None
-
-
-def _round(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)
+    return rounded(joules / tokens, 4) if tokens else None
 
 
 def _digits(value: float | None) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from geokv.measure.percentile import Interval
+from geokv.measure.rounded import to_ms
 from geokv.measure.statistics.carried import CONFIDENCE, least_for_interval, least_for_number
 from geokv.measure.statistics.differences import ALPHA, Difference, Point, differences
 from geokv.measure.statistics.intervals import LEAST_FOR_MEAN, RESAMPLES
@@ -22,10 +23,10 @@ from geokv.scenario import Scenario
 def shown_ttft(ttft: Ttft) -> dict[str, Any]:
     """The keys of an arm that say how long it took; empty values are refused ones."""
     return {
-        "ttft_mean_ms": _ms(ttft.mean_ns),
-        "ttft_p50_ms": _ms(ttft.p50_ns),
-        "ttft_p99_ms": _ms(ttft.p99_ns),
-        "ttft_max_ms": _ms(ttft.max_ns),
+        "ttft_mean_ms": to_ms(ttft.mean_ns),
+        "ttft_p50_ms": to_ms(ttft.p50_ns),
+        "ttft_p99_ms": to_ms(ttft.p99_ns),
+        "ttft_max_ms": to_ms(ttft.max_ns),
         "interval": _interval("p50", ttft.p50_interval),
         "mean_interval": _interval("mean", ttft.mean_interval),
         "p99_interval": _interval("p99", ttft.p99_interval),
@@ -85,8 +86,8 @@ def _interval(of: str, interval: Interval | None) -> dict[str, Any] | None:
         return None
     return {
         "of": of,
-        "low_ms": _ms(interval.low_ns),
-        "high_ms": _ms(interval.high_ns),
+        "low_ms": to_ms(interval.low_ns),
+        "high_ms": to_ms(interval.high_ns),
         "confidence": round(interval.confidence, 4),
     }
 
@@ -106,7 +107,3 @@ def _difference(one: Difference) -> dict[str, Any]:
 
 def _p(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.3g}")
-
-
-def _ms(value_ns: int | None) -> float | None:
-    return None if value_ns is None else round(value_ns / 1_000_000, 3)
