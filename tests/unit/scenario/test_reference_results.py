@@ -27,7 +27,8 @@ def _script() -> ModuleType:
 
 SCRIPT = _script()
 NAMES: list[str] = SCRIPT.names()
-MEASURED = [name for name in NAMES if not name.startswith(SCRIPT.DRILLS)]
+DRILLS = [name for name in NAMES if name.startswith(SCRIPT.DRILLS)]
+MEASURED = [name for name in NAMES if name not in DRILLS]
 
 
 def rows_of(name: str) -> list[dict[str, str]]:
@@ -43,6 +44,8 @@ def test_a_reference_is_of_the_scenario_as_shipped(name: str) -> None:
     """
     ran = read_back(REFERENCE / name / "scenario.yaml").resolved()
     shipped = load_scenario(str(SCRIPT.path_of(name))).resolved()
+    if name in DRILLS:  # side by side each has one VM for all its cells
+        ran["vm"]["jobs"] = shipped["vm"]["jobs"]
     assert {key: ran[key] for key in ran if ran[key] != shipped[key]} == {}
     assert ran == shipped
 
