@@ -15,9 +15,12 @@ PATIENCE_MS = 30_000
 expect.set_options(timeout=PATIENCE_MS)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A headless browser; tests that need one are skipped where it is not installed."""
+    """A headless browser; tests that need one are skipped where it is not installed.
+
+    Of a module and no longer: while it is there, its event loop runs in this thread.
+    """
     if not CHROMIUM.exists():
         pytest.skip(f"{CHROMIUM} is not installed (apt install chromium)")
     with sync_playwright() as playwright:

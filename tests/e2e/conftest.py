@@ -6,6 +6,7 @@ Whole runs take most of the time, so tests share them through session fixtures.
 from __future__ import annotations
 
 import importlib.metadata
+import signal
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,9 @@ from geokv.vm.kernel import require_kernel
 
 SCENARIOS = CHECKOUT / "scenarios"
 REFERENCE = CHECKOUT / "results" / "reference"
+
+# A shell that runs the tests in its background ignores Ctrl-C, and what it starts inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -69,6 +69,6 @@ def start_from_page(page: Page, dashboard: Dashboard, name: str, **more: str) ->
     if "set" in more:
         page.get_by_label("Changed values").fill(more["set"])
     if "pace" in more:
-        page.get_by_label("Pace", exact=True).select_option(more["pace"])
+        page.get_by_role("combobox", name="Pace").select_option(more["pace"])
     page.get_by_role("button", name="Start", exact=True).click()
     page.wait_for_url(re.compile(r"#/run/"), timeout=90_000)

@@ -95,7 +95,7 @@ def test_full_disk_is_refused_before_the_run(vm: None, geokv: Geokv, small_disk:
     assert done.returncode == 4
     assert "disk is full" in done.stderr
     assert "--out" in done.stderr
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 60, "a busy machine takes its time, a run much longer"
 
 
 def test_disk_that_fills_up_during_the_run(vm: None, geokv: Geokv, small_disk: Path) -> None:
