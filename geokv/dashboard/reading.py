@@ -6,7 +6,6 @@ the folder can be reached, whatever lies in it.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import stat
@@ -14,6 +13,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from geokv.live.follow import is_held
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A pipe somebody left there must not hang its reader.
@@ -88,9 +89,6 @@ def is_locked(root: Path, *names: str) -> bool:
             found = os.fstat(stream.fileno())
             if found.st_size == 0 and time.time() - found.st_mtime < _BEGINS_S:
                 return True
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+            return is_held(stream)
     except OSError:
         return False
-    return False

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from geokv.errors import ConfigError, RunError
 from geokv.live.events import EVENTS
@@ -79,9 +79,15 @@ def is_going_on(run_dir: Path) -> bool:
     """Whether the process that carries the run is there (it holds a lock on its events)."""
     try:
         with (run_dir / EVENTS).open("rb") as stream:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+            return is_held(stream)
     except OSError:
         return False
+
+
+def is_held(stream: BinaryIO) -> bool:
+    """Whether somebody else holds the lock of an open file. Raises OSError: it cannot be asked."""
+    try:
+        fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
     return False
