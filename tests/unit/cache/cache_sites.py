@@ -19,11 +19,14 @@ from geokv.cache import (
     DramTier,
     Entry,
     Lru,
+    Outcome,
+    Plan,
     SharedCache,
     TcpTransport,
     chunk_refs,
     root_key,
 )
+from geokv.cache.fetching import OnChunk
 from geokv.cache.substrate.tcp.keyring import Keyring
 from geokv.clock import now_ns
 from geokv.units import NS_PER_S
@@ -105,6 +108,26 @@ class Site:
         deadline = soon(seconds)
         plan = await self.cache.lookup(refs, deadline)
         return await self.cache.fetch(plan, deadline, take), got
+
+    async def fetch(self, plan: Plan, take: OnChunk | None = None, *, layered: bool) -> Outcome:
+        """Run a plan, whole chunks or layer group by layer group; nothing is copied out.
+
+        Args:
+            take: sees every whole chunk.
+        """
+
+        async def chunk(index: int, entry: Entry) -> None:
+            return None
+
+        async def piece(index: int, group: int, view: memoryview) -> None:
+            return None
+
+        async def group(index: int, count: int) -> None:
+            return None
+
+        if layered:
+            return await self.cache.fetch_layered(plan, soon(), piece, group)
+        return await self.cache.fetch(plan, soon(), take or chunk)
 
     def ops(self, op: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["op"] == op]

@@ -80,16 +80,7 @@ async def test_a_use_tells_what_the_engine_really_got(world: World, layered: boo
         async def chunk(index: int, entry: Entry) -> None:
             assert entry.source == ("a" if name == "far" else "dram")
 
-        async def piece(index: int, group: int, view: memoryview) -> None:
-            return None
-
-        async def group(index: int, count: int) -> None:
-            return None
-
-        if layered:
-            await b.cache.fetch_layered(plan, soon(), piece, group)
-        else:
-            await b.cache.fetch(plan, soon(), chunk)
+        await b.fetch(plan, chunk, layered=layered)
 
     await use("far")
     assert [event["source"] for event in b.ops("use")] == ["a"] * 3
@@ -186,19 +177,7 @@ async def test_what_rots_in_memory_is_a_miss_and_goes(world: World, layered: boo
     b.events.clear()
     plan = await b.cache.lookup(refs, soon(), "r")
 
-    async def chunk(index: int, entry: Entry) -> None:
-        return None
-
-    async def piece(index: int, group: int, view: memoryview) -> None:
-        return None
-
-    async def group(index: int, count: int) -> None:
-        return None
-
-    if layered:
-        outcome = await b.cache.fetch_layered(plan, soon(), piece, group)
-    else:
-        outcome = await b.cache.fetch(plan, soon(), chunk)
+    outcome = await b.fetch(plan, layered=layered)
     assert outcome.misses == {"corrupt": 1} and outcome.usable_chunks == 2
     assert [e["key"] for e in b.ops("use")] == [ref.key.hex() for ref in refs[:2]]
     assert [(e["key"], e["cause"]) for e in b.ops("drop")] == [(refs[2].key.hex(), "corrupt")]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from cache_sites import World, make_layout, make_refs, soon
 
-from geokv.cache import Entry
-
 LAYOUT = make_layout()
 
 
@@ -18,20 +16,7 @@ async def test_a_fetch_says_for_whom_which_chunk_and_when(world: World, layered:
     await b.pull(refs[:1])
     b.events.clear()
     plan = await b.cache.lookup(refs, soon(), "asked")
-
-    async def chunk(index: int, entry: Entry) -> None:
-        return None
-
-    async def piece(index: int, group: int, view: memoryview) -> None:
-        return None
-
-    async def group(index: int, count: int) -> None:
-        return None
-
-    if layered:
-        await b.cache.fetch_layered(plan, soon(), piece, group)
-    else:
-        await b.cache.fetch(plan, soon(), chunk)
+    await b.fetch(plan, layered=layered)
     fetched = b.ops("fetch")
     # The first chunk lay here already; the others keep their place in the plan.
     assert [event["index"] for event in fetched] == [1, 2, 3]
@@ -50,11 +35,7 @@ async def test_a_fetch_that_fails_says_so_and_when_the_prefix_ended(world: World
     await a.put(refs)
     a.cache.tier.drop([refs[1].key])
     plan = await b.cache.lookup(refs, soon(), "asked")
-
-    async def chunk(index: int, entry: Entry) -> None:
-        return None
-
-    outcome = await b.cache.fetch(plan, soon(), chunk)
+    outcome = await b.fetch(plan, layered=False)
     lost = next(event for event in b.ops("fetch") if event["cause"])
     assert (lost["cause"], lost["index"], lost["request_id"]) == ("absent", 1, "asked")
     assert "bytes" not in lost

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from basic_drill import BASIC
 
 from geokv.clock import now_ns
 from geokv.coordinator.drill.log import DrillLog
@@ -27,13 +28,8 @@ from geokv.live.send import commands_path, make_commands
 from geokv.scenario import load_scenario
 
 SCENARIO: dict[str, Any] = {
-    "name": "drill",
-    "title": "Drill",
-    "question": "Does it hold?",
-    "topology": "pair",
-    "deployment": {"content": "synthetic"},
-    "cache": {"directory": {"kind": "central", "site": "a"}},
-    "workload": {"kind": "stream", "askers": {"b": 1}, "providers": ["a"], "deadline": "50ms"},
+    **BASIC,
+    "workload": {**BASIC["workload"], "deadline": "50ms"},
     "timeline": [{"fault": "link-cut", "link": "a-b", "at": 0, "name": "planned", "for": "1min"}],
 }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 import pytest
+from basic_drill import BASIC
 
 from geokv.clock import now_ns
 from geokv.coordinator.drill.log import DrillLog
@@ -22,16 +23,6 @@ from geokv.scenario.timeline import OurEvent
 from geokv.scenario.timeline.event import parse_condition
 
 Make = Callable[..., "Drill"]
-
-BASIC: dict[str, Any] = {
-    "name": "drill",
-    "title": "Drill",
-    "question": "Does it hold?",
-    "topology": "pair",
-    "deployment": {"content": "synthetic"},
-    "cache": {"directory": {"kind": "central", "site": "a"}},
-    "workload": {"kind": "stream", "askers": {"b": 1}, "providers": ["a"]},
-}  # fmt: skip
 
 
 class Recorded(Fault[Any]):

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import pytest
 import yaml
+from basic_drill import BASIC
 
 from geokv.errors import ConfigError
 from geokv.preflight import preflight
@@ -16,20 +17,15 @@ from geokv.scenario.timeline.event import parse_condition
 from geokv.site.sabotage import known_sabotages
 
 CUT: dict[str, Any] = {"fault": "link-cut", "link": "a-b", "at": "1s", "for": "500ms"}
-BASIC: dict[str, Any] = {
-    "name": "drill",
-    "title": "Drill",
-    "question": "Does it hold?",
-    "topology": "pair",
-    "deployment": {"content": "synthetic", "byte_scale": 64},
-    "cache": {"directory": {"kind": "central", "site": "a"}},
-    "workload": {"kind": "stream", "askers": {"b": 1}, "providers": ["a"]},
+DRILL: dict[str, Any] = {
+    **BASIC,
+    "deployment": {**BASIC["deployment"], "byte_scale": 64},
     "timeline": [CUT],
 }
 
 
 def drill(**changes: Any) -> Scenario:
-    return load_scenario({**BASIC, **changes})
+    return load_scenario({**DRILL, **changes})
 
 
 def event(**changes: Any) -> dict[str, Any]:
@@ -38,7 +34,7 @@ def event(**changes: Any) -> dict[str, Any]:
 
 
 def stream(**changes: Any) -> dict[str, Any]:
-    return {**BASIC["workload"], **changes}
+    return {**DRILL["workload"], **changes}
 
 
 def test_a_drill_is_read_back_as_it_was_written() -> None:
@@ -202,10 +198,10 @@ def test_parts_of_a_drill_need_a_stream() -> None:
 
 
 def test_overrides_reach_into_the_timeline() -> None:
-    made = load_scenario(BASIC, ["timeline.0.at=2s", "timeline.0.for=1s", "workload.rate=5"])
+    made = load_scenario(DRILL, ["timeline.0.at=2s", "timeline.0.for=1s", "workload.rate=5"])
     assert (made.timeline[0].at, made.timeline[0].lasts_s) == (2.0, 1.0)
     with pytest.raises(ConfigError, match=r"did you mean timeline\.0\.for"):
-        load_scenario(BASIC, ["timeline.0.four=1s"])
+        load_scenario(DRILL, ["timeline.0.four=1s"])
 
 
 def test_preflight_knows_every_fault_and_sabotage() -> None:
