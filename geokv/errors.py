@@ -11,6 +11,7 @@
     │   ├── ComputeError a step failed, or came to no number
     │   └── Overloaded   the queue is full; carries when to try again
     ├── CacheError       the shared cache
+    │   ├── DamagedChunks what lies in a tier is not what its checksums say
     │   ├── RecordError  bytes that are not a whole, valid chunk record
     │   └── FetchError   a chunk could not be brought here; carries the cause
     └── RunError         a run could not be carried through
@@ -20,6 +21,8 @@ A message says what happened and where; ``hint`` says what to do next.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 
 class GeokvError(Exception):
@@ -89,6 +92,20 @@ class Overloaded(EngineError):
 
 class CacheError(GeokvError):
     """The shared KV cache."""
+
+
+class DamagedChunks(CacheError):
+    """Bytes in a tier are not what their checksums say, while all books are in order.
+
+    Args:
+        found: tier → key → what is wrong with it; at least one.
+    """
+
+    def __init__(self, found: Mapping[str, Mapping[bytes, str]]) -> None:
+        wrong = [said for chunks in found.values() for said in chunks.values()]
+        more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        super().__init__(wrong[0] + more)
+        self.keys = {tier: list(chunks) for tier, chunks in found.items() if chunks}
 
 
 class RecordError(CacheError):

@@ -501,9 +501,14 @@ class SharedCache:
         return self._source.lent + self._source.held
 
     def check_integrity(self, deep: bool = False) -> None:
-        """INV-5 for this site. Raises ``CacheError`` naming what does not balance."""
-        self.tiers.check_integrity(deep)
+        """INV-5 for this site. Raises ``CacheError`` naming what does not balance.
+
+        Args:
+            deep: also compare every readable chunk with its checksums; what is wrong then is
+                ``DamagedChunks``, which says that all books are in order.
+        """
         self.directory.check_integrity()
+        self.tiers.check_integrity(deep)
 
     # -- inside ----------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from geokv.cache.ownership import SequencedDirectory
 from geokv.clock import now_ns
 from geokv.config import Strict
 from geokv.engine.compute import ChargedCompute
-from geokv.errors import CacheError, GeokvError
+from geokv.errors import CacheError, DamagedChunks, GeokvError
 from geokv.site.history import HistoryFile
 from geokv.site.planting import damage, put_foreign, rot
 from geokv.site.pools import pools
@@ -154,9 +154,12 @@ def build_control(
         }
 
     @app.get("/integrity")
-    async def integrity() -> dict[str, str]:
+    async def integrity() -> dict[str, Any]:
         try:
             worker.check_integrity()
+        except DamagedChunks as error:
+            keys = {tier: [key.hex() for key in found] for tier, found in error.keys.items()}
+            return {"integrity": error.message, "damaged": keys}
         except GeokvError as error:
             return {"integrity": error.message}
         return {"integrity": "ok"}

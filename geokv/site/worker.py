@@ -164,7 +164,12 @@ class Worker:
         )
 
     def check_integrity(self) -> None:
-        """INV-5 of every pool here. Raises GeokvError naming what does not balance."""
+        """INV-5 of every pool here, and every chunk against its checksums.
+
+        Raises:
+            DamagedChunks: the books balance, and bytes are not what they should be.
+            GeokvError: names what does not balance.
+        """
         self.loop.check_integrity()
         self.cache.check_integrity(deep=True)
 

@@ -303,7 +303,7 @@ class DiskTier(SlotTier):
         self._sequence = max(numbers, default=self._sequence)
         return True
 
-    def _check_bytes(self, key: bytes, slot: Slot) -> None:
+    def _wrong_with(self, key: bytes, slot: Slot) -> str:
         if self._threads is not None and self._threads.abandoned:
             raise CacheError(f"disk: {self.folder} hangs, nothing in it can be checked")
         if self._scratch is None:
@@ -312,9 +312,10 @@ class DiskTier(SlotTier):
         try:
             header = read_file(path, self.layout, self._scratch)
         except (RecordError, OSError) as error:
-            raise CacheError(f"disk: {path}: {error}") from None
+            return f"disk: {path}: {error}"
         if slot.header is None or not header.key == slot.header.key == key:
-            raise CacheError(f"disk: {path} has another chunk's header")
+            return f"disk: {path} has another chunk's header"
+        return ""
 
     def _leave_cached(self, key: bytes) -> None:
         super()._leave_cached(key)

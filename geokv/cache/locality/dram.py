@@ -34,9 +34,10 @@ class DramTier(SlotTier):
         arena = touched_memory(count * size)
         return [arena[i * size : (i + 1) * size] for i in range(count)]
 
-    def _check_bytes(self, key: bytes, slot: Slot) -> None:
+    def _wrong_with(self, key: bytes, slot: Slot) -> str:
         header = slot.header
         if header is None or header.key != key:
-            raise CacheError(f"dram: chunk {key.hex()} has another chunk's header")
+            return f"dram: chunk {key.hex()} has another chunk's header"
         if checksums(self.layout, slot.readable) != header.checksums:
-            raise CacheError(f"dram: chunk {key.hex()} does not match its checksums")
+            return f"dram: chunk {key.hex()} does not match its checksums"
+        return ""

@@ -20,7 +20,7 @@ from geokv.cache.lifetime import EvictionPolicy, make_policy
 from geokv.cache.lifetime.quota import Quota
 from geokv.cache.locality.slot import Entry, Slot, State, check_places
 from geokv.cache.record import ChunkHeader
-from geokv.errors import CacheError, ConfigError
+from geokv.errors import CacheError, ConfigError, DamagedChunks
 from geokv.units import show_size
 
 
@@ -284,6 +284,7 @@ class SlotTier:
 
         Raises:
             CacheError: the books do not balance; the message says which.
+            DamagedChunks: they do, and bytes are not what their checksums say.
         """
         leaving = [self._places[i] for i in self._leaving]
         groups: dict[State, Collection[Slot]] = {
@@ -301,9 +302,17 @@ class SlotTier:
             )
         if self._quota.keys() != self._cached.keys() | self._reserved.keys():
             raise CacheError(f"{self.name}: quotas do not count exactly what is here")
-        if deep:
-            for key, slot in self._cached.items():
-                self._check_bytes(key, slot)
+        if deep and (found := self.damaged()):
+            raise DamagedChunks({self.name: found})
+
+    def damaged(self) -> dict[bytes, str]:
+        """Readable chunks whose bytes are not what they say, and what is wrong with each.
+
+        Raises:
+            CacheError: nobody can look.
+        """
+        said = {key: self._wrong_with(key, slot) for key, slot in self._cached.items()}
+        return {key: wrong for key, wrong in said.items() if wrong}
 
     # -- inside ----------------------------------------------------------------
 
@@ -317,8 +326,8 @@ class SlotTier:
         """Places that hold nothing, those not made yet included."""
         return self.slots + self.spare - len(self._places) + len(self._free)
 
-    def _check_bytes(self, key: bytes, slot: Slot) -> None:
-        """Raises ``CacheError`` if the bytes of a cached chunk are not what it says."""
+    def _wrong_with(self, key: bytes, slot: Slot) -> str:
+        """What is wrong with the bytes of a cached chunk; empty when nothing is."""
         raise NotImplementedError
 
     def _to_free(self, slot: Slot) -> None:

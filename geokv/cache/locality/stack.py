@@ -30,7 +30,7 @@ from geokv.cache.locality.dram import DramTier
 from geokv.cache.locality.promotion import Arrival, Promoter
 from geokv.cache.locality.slot import Entry, Slot
 from geokv.cache.record import ChunkHeader
-from geokv.errors import CacheError, ConfigError, FetchError
+from geokv.errors import CacheError, ConfigError, DamagedChunks, FetchError
 
 WritePolicy = Literal["write-back", "write-through", "hot-only"]
 WRITE_POLICIES: tuple[WritePolicy, ...] = ("write-back", "write-through", "hot-only")
@@ -294,13 +294,24 @@ class TierStack:
         }
 
     def check_integrity(self, deep: bool = False) -> None:
-        """INV-5 of every tier. Raises ``CacheError`` naming what does not balance."""
-        self.dram.check_integrity(deep)
+        """INV-5 of every tier. Raises ``CacheError`` naming what does not balance.
+
+        Args:
+            deep: also compare every readable chunk with its checksums; what is wrong then is
+                ``DamagedChunks``, which says that all books are in order.
+        """
+        self.dram.check_integrity()
         if self.disk is not None:
-            self.disk.check_integrity(deep)
+            self.disk.check_integrity()
         waiting = 0 if self._demoter is None else len(self._demoter)
         if waiting > self.dram.spare:
             raise CacheError(f"{waiting} chunks wait for the disk, {self.dram.spare} may")
+        if deep:
+            found = {"dram": self.dram.damaged()}
+            if self.disk is not None:
+                found["disk"] = self.disk.damaged()
+            if any(found.values()):
+                raise DamagedChunks(found)
 
     # -- inside ----------------------------------------------------------------
 

@@ -52,3 +52,6 @@ class Tier(Protocol):
 
     def check_integrity(self, deep: bool = False) -> None:
         """Raises ``CacheError`` if the books do not balance (INV-5)."""
+
+    def damaged(self) -> dict[bytes, str]:
+        """Readable chunks whose bytes are not what they say, and what is wrong with each."""

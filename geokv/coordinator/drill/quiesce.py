@@ -56,7 +56,7 @@ async def _look(stage: Stage, site: str, op: str, path: str) -> None:
         stage.note(op, site, error=error.message)
         return
     if op == "integrity":
-        data = {"result": data["integrity"]}
+        data = {"result": data.pop("integrity"), **data}
     elif op == "traffic":
         data = {"calls": data["cache"]["directory"].get("traffic", {})}
     stage.note(op, site, **data)

@@ -222,7 +222,10 @@ def _path_switch(dice: _Dice, place: _Place, lasts_s: float) -> Drawn:
 
 
 def _corrupt(dice: _Dice, place: _Place, lasts_s: float) -> Drawn:
-    link = dice.one_of(list(place.links))
+    # Chunks go out from who computes them; over a link between two others hardly any ever does,
+    # and a fault that meets none cannot be seen.
+    carrying = [link for link in place.links if set(ends(link)) & set(place.providers)]
+    link = dice.one_of(carrying or list(place.links))
     event = {"link": link, "one_in": dice.whole(1, 4), "for": lasts_s}
     return event, frozenset({link, *ends(link)})
 

@@ -45,6 +45,21 @@ def serve(t_ms: float, site: str = "a", key: str = "k1", peer: str = "b", **fiel
     return ev(t_ms, "serve", site, key=key, peer=peer, **{**base, **fields})
 
 
+def rotted(t_ms: float, site: str = "a", key: str = "k1") -> Event:
+    evidence = {"seen": "one bit has flipped", "keys": [key]}
+    return ev(
+        t_ms, "fault", name="rot", kind="bit-rot", phase="took-effect", target=site,
+        evidence=evidence,
+    )  # fmt: skip
+
+
+def spoilt(t_ms: float, site: str = "a", *keys: str) -> Event:
+    """What a site says whose books are right and whose bytes are not: of ``k1`` by default."""
+    damaged = {"dram": list(keys or ["k1"])}
+    said = f"dram: chunk {damaged['dram'][0]} does not match its checksums"
+    return ev(t_ms, "integrity", site, result=said, damaged=damaged)
+
+
 def life(t_ms: float, site: str, incarnation: int, phase: str = "serving") -> Event:
     return ev(t_ms, "life", site, incarnation=incarnation, phase=phase)
 

@@ -23,7 +23,9 @@ from histories import (
     probes,
     purge,
     request,
+    rotted,
     serve,
+    spoilt,
     store,
     use,
 )
@@ -228,6 +230,7 @@ GOOD: dict[str, dict[str, list[Event]]] = {
     },
     "integrity": {
         "ok": [ev(90, "quiesced", "a", ok=True, said=""), ev(91, "integrity", "a", result="ok")],
+        "rotten since, and never read": [store(1), rotted(2), spoilt(91)],
     },
     "tenant-timing": {
         "two samples of one law": probes(cached_elsewhere=OTHERWISE, cold=SPREAD, cached=OWN_HITS),
@@ -370,6 +373,12 @@ WRONG: dict[str, dict[str, tuple[list[Event], list[int]]]] = {
     "integrity": {
         "books": ([ev(91, "integrity", "a", result="free + cached is not 8")], [0]),
         "no rest": ([ev(90, "quiesced", "a", ok=False, said="2 fetches")], [0]),
+        "spoilt by nobody": ([store(1), spoilt(91)], [1]),
+        "rotten elsewhere": ([store(1), rotted(2, "b"), spoilt(91)], [2]),
+        "another one rotted": ([store(1), rotted(2), spoilt(91, "a", "k1", "k2")], [2]),
+        "rotten, and stored anew since": ([rotted(1), store(2), spoilt(91)], [2]),
+        "rotten, and the books are wrong too": (
+            [store(1), rotted(2), ev(91, "integrity", "a", result="free + cached is not 8")], [2]),
     },
     "tenant-timing": {
         "sooner": (probes(cached_elsewhere=OWN_HITS, cold=SPREAD), list(range(800))),
