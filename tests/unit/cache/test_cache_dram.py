@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from geokv.cache import ChunkRef, DramTier, Lru
 from geokv.cache.locality import Entry, Slot
 from geokv.cache.record import checksums, make_header
-from geokv.errors import CacheError, ConfigError
+from geokv.errors import CacheError, ConfigError, DamagedChunks
 
 LAYOUT = make_layout(layers=1, groups=1, chunk_tokens=16, wire_bytes_per_token=128)
 REFS = make_refs(LAYOUT, 5)
@@ -224,5 +224,22 @@ def test_the_deep_check_sees_a_rotten_byte() -> None:
     slot = tier._cached[REFS[0].key]
     slot.view[5] ^= 1
     tier.check_integrity()
-    with pytest.raises(CacheError, match="does not match its checksums"):
+    with pytest.raises(DamagedChunks, match=r"its checksums$") as said:
         tier.check_integrity(deep=True)
+    assert said.value.keys == {"dram": [REFS[0].key]}
+    put(tier, REFS[1])
+    tier._cached[REFS[1].key].view[7] ^= 1
+    with pytest.raises(DamagedChunks, match=r"its checksums, and 1 more$") as said:
+        tier.check_integrity(deep=True)
+    assert set(said.value.keys["dram"]) == {REFS[0].key, REFS[1].key}
+
+
+def test_wrong_books_are_said_before_rotten_bytes() -> None:
+    """Whoever is told of rotten bytes alone may rely on the books."""
+    tier = new_tier()
+    put(tier, REFS[0])
+    tier._cached[REFS[0].key].view[5] ^= 1
+    tier._quota = type(tier._quota)(tier.slots)
+    with pytest.raises(CacheError, match="quotas") as said:
+        tier.check_integrity(deep=True)
+    assert not isinstance(said.value, DamagedChunks)

@@ -85,6 +85,15 @@ def test_a_partition_has_two_sides() -> None:
             assert all(groups) and sorted(groups[0] + groups[1]) == ["a", "b", "c"]
 
 
+def test_chunks_are_damaged_where_chunks_go() -> None:
+    """Between two sites that compute no prefix hardly any goes, and such a fault is never seen."""
+    links = set()
+    for seed in range(30):
+        drawn = load_scenario(chaos(seed, faults=["corrupt-chunk"], count=2)).timeline
+        links |= {event.link for event in drawn}  # type: ignore[union-attr]
+    assert links == {"a-b", "a-c"}
+
+
 def test_what_a_run_keeps_are_the_faults(tmp_path: Path) -> None:
     scenario = load_scenario(chaos(3))
     path = tmp_path / "scenario.yaml"

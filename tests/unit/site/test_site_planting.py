@@ -33,7 +33,9 @@ async def planted(site: Site, name: str, **body: Any) -> dict[str, Any]:
     assert site.get("/integrity") == {"integrity": "ok"}
     said = site.post("/plant", tenant=ACME.name, tokens=PREFIX, **body)
     assert said == {"chunks": CHUNKS if body else 1}
-    assert "does not match its checksums" in site.get("/integrity")["integrity"]
+    books = site.get("/integrity")
+    assert "does not match its checksums" in books["integrity"]
+    assert len(books["damaged"]["dram"]) == said["chunks"]
     site.post("/drop", tiers=["device"])
     record = await answer(site, name, TOKENS)
     assert (record["source"], record["cached_tokens"]) == ("dram", len(PREFIX))
