@@ -7,41 +7,33 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from geokv.measure.checker.exchanges import Exchange
 from geokv.measure.checker.history import load_histories
 from geokv.measure.drill.fates import fates
-from geokv.measure.records import Spans
-from geokv.report.disk import saving
+from geokv.report.request_columns import SPANS, write_requests
 
-_ASKED = {
-    "request_id": pa.string(),
-    "site": pa.string(),
+_ASKED = (
+    "request_id", "site", "door", "tenant", "prompt", "prefix", "probe", "prompt_tokens", "due_ns",
+    "deadline_ns",
+)  # fmt: skip
+_ANSWERED = (
+    "status", "error", "cached_tokens", "output_ids", "text", "first_ns", "done_ns", "ttft_ns",
+    "source", "wire_bytes", "chunks_remote", "chunks_local",
+)  # fmt: skip
+_COLUMNS = (
+    "cell", "control", *_ASKED, "sent_ns", *_ANSWERED, "fate", "settings", "misses", *SPANS,
+)  # fmt: skip
+_OWN = {
+    "control": pa.bool_(),
     "door": pa.string(),
-    "tenant": pa.string(),
     "prompt": pa.string(),
     "prefix": pa.int32(),
     "probe": pa.string(),
-    "prompt_tokens": pa.int32(),
     "due_ns": pa.int64(),
     "deadline_ns": pa.int64(),
+    "fate": pa.string(),
 }
-_ANSWERED = {
-    "status": pa.string(),
-    "error": pa.string(),
-    "cached_tokens": pa.int32(),
-    "output_ids": pa.list_(pa.int32()),
-    "text": pa.string(),
-    "first_ns": pa.int64(),
-    "done_ns": pa.int64(),
-    "ttft_ns": pa.int64(),
-    "source": pa.string(),
-    "wire_bytes": pa.int64(),
-    "chunks_remote": pa.int32(),
-    "chunks_local": pa.int32(),
-}
-_SPANS = Spans.__struct_fields__
 
 
 def write_drill_parquet(path: Path, run_dir: Path, summary: dict[str, Any]) -> None:
@@ -60,20 +52,7 @@ def write_drill_parquet(path: Path, run_dir: Path, summary: dict[str, Any]) -> N
         if (number := history.cell or 0) in cells
         for one, fate in fates(history).by_request
     ]
-    kinds = {
-        "cell": pa.int32(),
-        "control": pa.bool_(),
-        **_ASKED,
-        "sent_ns": pa.int64(),
-        **_ANSWERED,
-        "fate": pa.string(),
-        "settings": pa.string(),
-        "misses": pa.string(),
-        **dict.fromkeys(_SPANS, pa.int64()),
-    }
-    columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()}
-    with saving(path):
-        pq.write_table(pa.table(columns), path, compression="zstd")
+    write_requests(path, _COLUMNS, rows, _OWN)
 
 
 def _row(one: Exchange, fate: str, cell: dict[str, Any]) -> dict[str, Any]:
@@ -93,7 +72,7 @@ def _row(one: Exchange, fate: str, cell: dict[str, Any]) -> dict[str, Any]:
         "fate": fate,
         "settings": json.dumps(cell["settings"], sort_keys=True),
         "misses": json.dumps(answer.get("misses") or {}, sort_keys=True),
-        **{name: spans.get(name) for name in _SPANS},
+        **{name: spans.get(name) for name in SPANS},
     }
 
 

@@ -7,38 +7,26 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from geokv.measure.energy import Joules
-from geokv.measure.records import CellRecord, Request, Spans
-from geokv.report.disk import saving
+from geokv.measure.records import CellRecord, Request
+from geokv.report.request_columns import SPANS, write_requests
 
-_PLAIN = {
-    "request_id": pa.string(),
-    "cell": pa.int32(),
+_RECORDED = (
+    "request_id", "cell", "arm", "repeat", "warmup", "site", "tenant", "status", "error",
+    "prompt_tokens", "cached_tokens", "output_ids", "text", "sent_ns", "first_ns", "done_ns",
+    "ttft_ns", "source", "wire_bytes", "chunks_remote", "chunks_local", "chunks_disk", "decode_ns",
+)  # fmt: skip
+_JOULES = ("total_j", "gpu_j", "optics_j", "transfer_j")
+_ENERGY = tuple(f"energy_proxy_{part}" for part in _JOULES)
+_OWN = {
     "arm": pa.string(),
     "repeat": pa.int32(),
     "warmup": pa.bool_(),
-    "site": pa.string(),
-    "tenant": pa.string(),
-    "status": pa.string(),
-    "error": pa.string(),
-    "prompt_tokens": pa.int32(),
-    "cached_tokens": pa.int32(),
-    "output_ids": pa.list_(pa.int32()),
-    "text": pa.string(),
-    "sent_ns": pa.int64(),
-    "first_ns": pa.int64(),
-    "done_ns": pa.int64(),
-    "ttft_ns": pa.int64(),
-    "source": pa.string(),
-    "wire_bytes": pa.int64(),
-    "chunks_remote": pa.int32(),
-    "chunks_local": pa.int32(),
     "chunks_disk": pa.int32(),
     "decode_ns": pa.int64(),
+    **dict.fromkeys(_ENERGY, pa.float64()),
 }
-_SPANS = Spans.__struct_fields__
 
 
 def write_parquet(
@@ -54,19 +42,15 @@ def write_parquet(
         ConfigError: the folder cannot be written to.
     """
     settings = {cell.cell: json.dumps(cell.settings, sort_keys=True) for cell in cells}
-    columns: dict[str, Any] = {
-        name: pa.array([getattr(row, name) for row in requests], kind)
-        for name, kind in _PLAIN.items()
+    rows = [_row(one, settings.get(one.cell), energy.get(one.request_id)) for one in requests]
+    write_requests(path, (*_RECORDED, "settings", "misses", *SPANS, *_ENERGY), rows, _OWN)
+
+
+def _row(one: Request, settings: str | None, joules: Joules | None) -> dict[str, Any]:
+    return {
+        **{name: getattr(one, name) for name in _RECORDED},
+        "settings": settings,
+        "misses": json.dumps(one.misses, sort_keys=True),
+        **{name: getattr(one.spans, name, None) for name in SPANS},
+        **{name: getattr(joules, part, None) for name, part in zip(_ENERGY, _JOULES, strict=True)},
     }
-    columns["settings"] = pa.array([settings.get(row.cell) for row in requests], pa.string())
-    columns["misses"] = pa.array(
-        [json.dumps(row.misses, sort_keys=True) for row in requests], pa.string()
-    )
-    for name in _SPANS:
-        values = [getattr(row.spans, name) if row.spans else None for row in requests]
-        columns[name] = pa.array(values, pa.int64())
-    for part in ("total_j", "gpu_j", "optics_j", "transfer_j"):
-        joules = [getattr(energy.get(row.request_id), part, None) for row in requests]
-        columns[f"energy_proxy_{part}"] = pa.array(joules, pa.float64())
-    with saving(path):
-        pq.write_table(pa.table(columns), path, compression="zstd")

@@ -10,13 +10,15 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from browser import browser, fits, quiet_page
+from playwright.sync_api import Browser
 
 import geokv
 from geokv.paths import CHECKOUT
 
-playwright = pytest.importorskip("playwright.sync_api")
+__all__ = ["browser"]
+
 _LOADED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src")}
-CHROMIUM = "/usr/bin/chromium"
 
 
 class Page(HTMLParser):
@@ -107,22 +109,15 @@ def test_every_public_name_is_in_the_reference(site: Path, pages: dict[Path, Pag
     assert {"geokv.Scenario.with_", "geokv.Run.table", "geokv.EvictionPolicy.evict"} <= places
 
 
-@pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="no chromium")
-def test_search_works_from_disk_and_the_page_fits_a_phone(site: Path) -> None:
+def test_search_works_from_disk_and_the_page_fits_a_phone(site: Path, browser: Browser) -> None:
     asked: list[str] = []
-    errors: list[str] = []
-    with playwright.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page()
+    with quiet_page(browser) as page:
         page.on("request", lambda request: asked.append(request.url))
-        page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto((site / "index.html").as_uri())
         page.keyboard.press("s")
         page.keyboard.type("bit-rot")
-        page.wait_for_selector(".md-search-result__item", timeout=30_000)
+        page.wait_for_selector(".md-search-result__item")
         page.set_viewport_size({"width": 390, "height": 844})
         page.goto((site / "tutorials" / "own-policy.html").as_uri())
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        browser.close()
-    assert not errors
+        assert fits(page)
     assert all(url.startswith(("file:", "data:", "about:")) for url in asked)

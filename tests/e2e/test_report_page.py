@@ -7,16 +7,19 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
+from browser import browser, fits, quiet_page
 from cli import Geokv
+from playwright.sync_api import Browser, Page
+
+__all__ = ["browser"]
 
 UNIT = Path(__file__).resolve().parents[1] / "unit"
 sys.path += [str(UNIT / "measure"), str(UNIT / "report")]
 
-CHROMIUM = Path("/usr/bin/chromium")
 KINDS = ("run", "drill", "sweep", "broken")
 WIDTHS = (1600, 1280, 390)
 
@@ -44,39 +47,28 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return folders
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    if not CHROMIUM.is_file():
-        pytest.skip(f"no {CHROMIUM}: apt install chromium")
-    with playwright.sync_playwright() as play:
-        found = play.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield found
-        found.close()
-
-
-def opened(browser: Any, folder: Path, width: int = 1280, scheme: str = "light") -> Any:
-    """The page from disk, with what it asked for and complained of."""
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page.set_default_timeout(30_000)
-    page.said, page.asked = [], []
-    page.on("console", lambda message: page.said.append(message.text))
-    page.on("pageerror", lambda error: page.said.append(str(error)))
-    page.on("request", lambda request: page.asked.append(request.url))
-    page.goto((folder / "report.html").as_uri())
-    return page
+@contextmanager
+def opened(browser: Browser, folder: Path, width: int = 1280, dark: bool = False) -> Iterator[Page]:
+    """The page from disk; it complains of nothing, and asks for nothing but itself."""
+    address = (folder / "report.html").as_uri()
+    asked: list[str] = []
+    with quiet_page(browser, width, dark) as page:
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(address)
+        yield page
+    assert asked == [address]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_needs_nothing_else_and_fits(browser: Any, folders: dict[str, Path], kind: str) -> None:
+def test_it_needs_nothing_else_and_fits(
+    browser: Browser, folders: dict[str, Path], kind: str
+) -> None:
     for width in WIDTHS:
-        page = opened(browser, folders[kind], width)
-        assert page.asked == [(folders[kind] / "report.html").as_uri()]
-        assert page.said == []
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        verdict = page.locator(".verdict").bounding_box()
-        assert verdict["y"] + verdict["height"] < 900, "the verdict is seen at once"
-        page.close()
+        with opened(browser, folders[kind], width) as page:
+            assert fits(page)
+            verdict = page.locator(".verdict").bounding_box()
+            assert verdict is not None
+            assert verdict["y"] + verdict["height"] < 900, "the verdict is seen at once"
 
 
 _CONTRAST = """
@@ -109,81 +101,77 @@ _CONTRAST = """
 """
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_words_stand_out_from_their_ground(
-    browser: Any, folders: dict[str, Path], kind: str, scheme: str
+    browser: Browser, folders: dict[str, Path], kind: str, dark: bool
 ) -> None:
     """WCAG 2.1 AA, 4.5 to 1, of the page's words and of those in its figures."""
-    page = opened(browser, folders[kind], scheme=scheme)
-    ground = page.evaluate("getComputedStyle(document.querySelector('.sheet')).backgroundColor")
-    dark = sum(map(int, re.findall(r"\d+", ground)[:3])) < 384
-    assert dark == (scheme == "dark")
-    assert page.evaluate(_CONTRAST) == []
-    page.close()
+    with opened(browser, folders[kind], dark=dark) as page:
+        ground = page.evaluate("getComputedStyle(document.querySelector('.sheet')).backgroundColor")
+        assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 384) == dark
+        assert page.evaluate(_CONTRAST) == []
 
 
-def test_a_keyboard_reaches_everything(browser: Any, folders: dict[str, Path]) -> None:
-    page = opened(browser, folders["run"])
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") == "Skip to the results"
-    page.keyboard.press("Enter")
-    assert page.evaluate("location.hash") == "#results"
-    targets = page.evaluate(
-        "document.querySelectorAll('a, summary, [tabindex]').length"
-        " - document.querySelectorAll('details:not([open]) :is(a, [tabindex])').length"
-    )
-    seen = set()
-    page.evaluate("document.activeElement.blur(); window.getSelection().removeAllRanges()")
-    for _ in range(3 * targets):
+def test_a_keyboard_reaches_everything(browser: Browser, folders: dict[str, Path]) -> None:
+    with opened(browser, folders["run"]) as page:
         page.keyboard.press("Tab")
-        seen.add(
-            page.evaluate(
-                "[...document.querySelectorAll('a, summary, [tabindex]')]"
-                ".indexOf(document.activeElement)"
-            )
+        assert page.evaluate("document.activeElement.textContent") == "Skip to the results"
+        page.keyboard.press("Enter")
+        assert page.evaluate("location.hash") == "#results"
+        targets = page.evaluate(
+            "document.querySelectorAll('a, summary, [tabindex]').length"
+            " - document.querySelectorAll('details:not([open]) :is(a, [tabindex])').length"
         )
-    assert len(seen - {-1}) == targets
-    fold = page.locator("details").first
-    fold.locator("summary").focus()
-    page.keyboard.press("Enter")
-    assert fold.evaluate("one => one.open")
-    page.close()
+        seen = set()
+        page.evaluate("document.activeElement.blur(); window.getSelection().removeAllRanges()")
+        for _ in range(3 * targets):
+            page.keyboard.press("Tab")
+            seen.add(
+                page.evaluate(
+                    "[...document.querySelectorAll('a, summary, [tabindex]')]"
+                    ".indexOf(document.activeElement)"
+                )
+            )
+        assert len(seen - {-1}) == targets
+        fold = page.locator("details").first
+        fold.locator("summary").focus()
+        page.keyboard.press("Enter")
+        assert fold.evaluate("one => one.open")
 
 
-def test_what_is_wide_scrolls_inside_itself(browser: Any, folders: dict[str, Path]) -> None:
-    page = opened(browser, folders["run"], 390)
-    table = page.locator("#results .wide").first
-    before = table.evaluate("one => [one.scrollWidth > one.clientWidth, one.scrollLeft]")
-    assert before == [True, 0]
-    table.focus()
-    page.keyboard.press("ArrowRight")
-    page.wait_for_function("document.querySelector('#results .wide').scrollLeft > 0")
-    first = table.locator("tbody td").first.bounding_box()
-    assert first["x"] >= table.bounding_box()["x"], "the km stays where it is"
-    page.close()
+def test_what_is_wide_scrolls_inside_itself(browser: Browser, folders: dict[str, Path]) -> None:
+    with opened(browser, folders["run"], 390) as page:
+        table = page.locator("#results .wide").first
+        before = table.evaluate("one => [one.scrollWidth > one.clientWidth, one.scrollLeft]")
+        assert before == [True, 0]
+        table.focus()
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function("document.querySelector('#results .wide').scrollLeft > 0")
+        first, whole = table.locator("tbody td").first.bounding_box(), table.bounding_box()
+        assert first is not None and whole is not None
+        assert first["x"] >= whole["x"], "the km stays where it is"
 
 
 def test_paper_is_light_whole_and_within_its_margins(
-    browser: Any, folders: dict[str, Path], tmp_path: Path
+    browser: Browser, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     for kind, folder in folders.items():
-        page = opened(browser, folder, scheme="dark")
-        page.pdf(path=tmp_path / "page.pdf", prefer_css_page_size=True, print_background=True)
-        pages = len(re.findall(rb"/Type ?/Page\b", (tmp_path / "page.pdf").read_bytes()))
-        assert 2 <= pages <= 20, kind
-        # A4 between its margins, at 96 pixels an inch.
-        page.set_viewport_size({"width": 695, "height": 1000})
-        page.emulate_media(media="print")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 695, kind
-        ink = page.evaluate("getComputedStyle(document.querySelector('h1')).color")
-        assert sum(map(int, re.findall(r"\d+", ink)[:3])) < 384, "dark ink"
-        hidden = page.evaluate(
-            "[...document.querySelectorAll('details > :not(summary)')]"
-            ".filter(one => !one.checkVisibility({contentVisibilityAuto: true})).length"
-        )
-        assert hidden == 0, "what is folded on a screen is open on paper"
-        page.close()
+        with opened(browser, folder, dark=True) as page:
+            page.pdf(path=tmp_path / "page.pdf", prefer_css_page_size=True, print_background=True)
+            pages = len(re.findall(rb"/Type ?/Page\b", (tmp_path / "page.pdf").read_bytes()))
+            assert 2 <= pages <= 20, kind
+            # A4 between its margins, at 96 pixels an inch.
+            page.set_viewport_size({"width": 695, "height": 1000})
+            page.emulate_media(media="print")
+            assert page.evaluate("document.documentElement.scrollWidth") <= 695, kind
+            ink = page.evaluate("getComputedStyle(document.querySelector('h1')).color")
+            assert sum(map(int, re.findall(r"\d+", ink)[:3])) < 384, "dark ink"
+            hidden = page.evaluate(
+                "[...document.querySelectorAll('details > :not(summary)')]"
+                ".filter(one => !one.checkVisibility({contentVisibilityAuto: true})).length"
+            )
+            assert hidden == 0, "what is folded on a screen is open on paper"
 
 
 def test_a_finished_run_is_reported_again(

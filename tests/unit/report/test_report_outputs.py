@@ -82,6 +82,25 @@ def test_requests_of_a_drill_have_their_fate_and_their_spans(tmp_path: Path) -> 
     assert row["ttft_ns"] == answer["ttft_ns"] and row["status"] == "ok"
 
 
+def test_columns_that_both_kinds_of_runs_have_are_of_one_type(tmp_path: Path) -> None:
+    schemas = []
+    for kind in (handwritten_drill.Drill(), Run()):
+        folder = tmp_path / type(kind).__name__
+        folder.mkdir()
+        run_dir = kind.write(folder)
+        write_outputs(run_dir, ["parquet"])
+        schemas.append(pq.read_schema(run_dir / "requests.parquet"))
+    drill, measured = schemas
+    shared = set(drill.names) & set(measured.names)
+    assert {name: drill.field(name).type for name in shared} == {
+        name: measured.field(name).type for name in shared
+    }
+    assert set(drill.names) - shared == {
+        *("control", "door", "prompt", "prefix", "probe", "due_ns", "deadline_ns", "fate"),
+    }
+    assert {"ttft_ns", "source", "settings", "queue_ns"} <= shared
+
+
 def test_a_request_without_an_answer_is_unanswered(tmp_path: Path) -> None:
     drill = handwritten_drill.Drill()
     run_dir = drill.write(tmp_path)
