@@ -12,6 +12,7 @@ from rich.text import Text
 
 from geokv.report import words
 from geokv.report.answers import Answer, answers
+from geokv.report.differences import differences_in_short
 from geokv.report.drill_console import drill_parts
 from geokv.report.pivot import Pivot, pivots
 
@@ -59,7 +60,7 @@ def render(summary: dict[str, Any]) -> RenderableType:
     if any(cell["out_of_range"] for cell in summary["cells"]):
         legend += " · *: out of range"
     parts.append(Text(legend, style="dim"))
-    parts += [Text(said, style="dim") for said in summary["statistics"]["said"]]
+    parts += [Text(said, style="dim") for said in differences_in_short(summary)]
     if replies := answers(summary):
         parts.append(Padding(_answers(replies), (1, 0, 0, 0)))
     parts.append(Padding(_judged(summary), (1, 0, 0, 0)))
