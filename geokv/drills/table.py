@@ -45,12 +45,11 @@ def row(ended: Ended, words: Words) -> list[str]:
     summary = ended.summary
     if summary is None:
         return [ended.task.name, what, word, "–", "–", "–", "–", f"{ended.real_s:.0f}"]
-    control = {True: "control_fails", False: "control_holds", None: "control_off"}
     return [
         ended.task.name,
         what,
         word,
-        words.text[control[figures.control_fails(summary)]],
+        figures.control_words(summary, words),
         shown_ms(figures.worst_ttft_ms(summary)),
         shown_ms(figures.detected_ms(summary)),
         shown_ms(figures.back_after_ms(summary)),

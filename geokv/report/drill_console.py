@@ -11,11 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from geokv.measure.drill.summary import brief
+from geokv.measure.drill.verdict import CONTROL_FAILS
 from geokv.report import words
 from geokv.report.drill_sweep import is_sweep, sweep_rows, sweep_titles
 from geokv.report.drill_words import cell_row, cell_titles, fault_rows, fault_titles, header
 
-_STYLES = {"pass": "green", "fail": "bold red"}
+_STYLES = {"pass": "green", CONTROL_FAILS: "green", "fail": "bold red"}
 _MARKS = {True: "green", False: "red", None: "yellow"}
 
 

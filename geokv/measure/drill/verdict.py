@@ -14,6 +14,10 @@ from geokv.measure.drill.cell import DrillCell
 from geokv.measure.result import Result
 from geokv.measure.verdict import Verdict
 
+CONTROL_FAILS = "fails as it must"
+CONTROL_HOLDS = "did not fail"
+"""In place of pass and fail, what is said of a control cell: it was to fail."""
+
 
 def decide_drill(cells: Sequence[DrillCell]) -> tuple[Verdict, list[Result]]:
     """The verdict, and its judged lines: each of the normal cells once, then the control's."""
@@ -37,13 +41,15 @@ def decide_drill(cells: Sequence[DrillCell]) -> tuple[Verdict, list[Result]]:
 
 
 def word_of(cell: DrillCell) -> str:
-    """Of one cell by itself; of the control whether it failed as it must."""
-    if cell.is_control:
-        lines = [line.ok for line in control_lines(cell)]
-    else:
-        lines = [line.ok for line in cell.lines]
+    """Of one cell by itself: pass, fail, invalid or unknown; of the control, which is good when it
+    is broken, one of ``CONTROL_FAILS`` and ``CONTROL_HOLDS`` in place of pass and fail."""
     if cell.link_problems:
         return "invalid"
+    if cell.is_control:
+        if not cell.recorded:
+            return "unknown"
+        return CONTROL_FAILS if all(line.ok for line in control_lines(cell)) else CONTROL_HOLDS
+    lines = [line.ok for line in cell.lines]
     if False in lines:
         return "fail"
     return "pass" if cell.recorded and None not in lines else "unknown"

@@ -85,7 +85,6 @@ def drill_cards(summary: dict[str, Any], words: Words) -> Cards:
     asked = sum(cell["requests"] for cell in cells)
     answered = sum(cell["answered"] for cell in cells)
     fails = figures.control_fails(summary)
-    control = {True: "control_fails", False: "control_holds", None: "control_off"}[fails]
     text = words.text
     return Cards(
         [
@@ -95,7 +94,7 @@ def drill_cards(summary: dict[str, Any], words: Words) -> Cards:
             (text["worst_ttft"], shown_ms(figures.worst_ttft_ms(summary)), False),
             (text["detected"], shown_ms(figures.detected_ms(summary)), False),
             (text["back_after"], shown_ms(figures.back_after_ms(summary)), False),
-            (text["control_column"], text[control], fails is False),
+            (text["control_column"], figures.control_words(summary, words), fails is False),
         ]
     )
 

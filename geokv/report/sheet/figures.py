@@ -37,6 +37,12 @@ def control_fails(summary: dict[str, Any]) -> bool | None:
     return all(line["ok"] for line in lines) if lines else None
 
 
+def control_words(summary: dict[str, Any], words: Words) -> str:
+    """Whether the control failed as it must, in words; a dash when there was none."""
+    key = {True: "control_fails", False: "control_holds", None: "control_off"}
+    return words.text[key[control_fails(summary)]]
+
+
 def verdict_words(summary: dict[str, Any], words: Words) -> tuple[str, str]:
     """The verdict and a sentence on it."""
     word = str(summary["verdict"])

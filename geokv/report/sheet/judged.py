@@ -145,8 +145,8 @@ def control(
     blocks.append(Table(head, rows, [one["ok"] for one in lines]))
     for story in told:
         if story.cell == cell["cell"]:
-            label = label_of(cell, words)
-            blocks.append(figure(story, words, f"{title}: {label}", ""))
+            said = f"{label_of(cell, words)}: {figures.control_words(summary, words)}"
+            blocks.append(figure(story, words, f"{title}: {said}", ""))
     for name in control["fails"]:
         line = by_name.get(name)
         if line is not None and line["excerpt"]:

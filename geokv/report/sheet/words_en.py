@@ -121,7 +121,7 @@ WORDS = Words(
         "real": "real s",
         "control_column": "control",
         "control_fails": "fails as it must",
-        "control_holds": "does not fail",
+        "control_holds": "did not fail",
         "control_off": "–",
         "broken": "could not run",
         "total": "{passed} of {count} drills pass",

@@ -45,7 +45,8 @@ def test_a_good_drill_passes_with_the_numbers_worked_out_by_hand(tmp_path):
     summary = summary_of(Drill(), tmp_path)
     assert (summary["verdict"], summary["exit_code"], summary["reasons"]) == ("pass", 0, [])
     cell, control = summary["cells"]
-    assert (cell["verdict"], control["verdict"], control["control"]) == ("pass", "pass", True)
+    assert (cell["verdict"], cell["control"]) == ("pass", False)
+    assert (control["verdict"], control["control"]) == ("fails as it must", True)
     # Lost are requests 20 to 31: ten while it was cut, two by the back-off after.
     assert cell["fates"]["requests"] == {
         "remote": 48, "local": 0, "recomputed": 12, "refused": 0, "failed": 0, "wrong": 0,
@@ -181,6 +182,22 @@ def test_what_is_spoilt_decides_the_verdict(spoil, word, reason, tmp_path):
         assert not summary["cells"][0]["valid"]
 
 
+@pytest.mark.parametrize(
+    ("spoil", "word"),
+    [
+        (toothless, "did not fail"),
+        (cut_short, "unknown"),
+        (off_in_control, "invalid"),
+        (wrong_answer, "fails as it must"),
+    ],
+)
+def test_a_control_is_never_said_to_have_passed(spoil, word, tmp_path):
+    drill = Drill()
+    spoil(drill)
+    _, control = summary_of(drill, tmp_path)["cells"]
+    assert control["verdict"] == word
+
+
 def test_what_nobody_could_see_is_unknown_and_not_broken(tmp_path):
     drill = Drill()
     for event in drill.of("fault"):
@@ -236,7 +253,8 @@ def test_equal_drills_leave_equal_files(tmp_path):
     named = dict(zip(head.split(","), row.split(","), strict=True))
     assert named["verdict"] == "pass" and named["cut_detected_ms"] == "47.0"
     assert named["corrupt"] == "pass" and named["fetches_recomputed"] == "12"
-    assert dict(zip(head.split(","), control.split(","), strict=True))["corrupt"] == "fail"
+    named = dict(zip(head.split(","), control.split(","), strict=True))
+    assert (named["verdict"], named["corrupt"]) == ("fails as it must", "fail")
     text = made[0]["table.md"].decode()
     assert "## Verdict: pass" in text and "### control: corrupt" in text
     assert "- as written: cut took effect: 12 of 12 probes lost" in text

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from pathlib import Path
 
 import handwritten_drill
 import pyarrow.parquet as pq
 import pytest
 from handwritten import Run
+from rich.console import Console
 
 from geokv.measure.checker.history import load_histories
 from geokv.measure.drill.fates import REQUEST_FATES
+from geokv.report.console import print_run
 from geokv.report.outputs import FORMATS, Format, write_outputs
+from geokv.report.run_folder import read_summary, write_all
 
 OF_FORMAT = {
     "html": {"report.html"},
@@ -80,6 +85,37 @@ def test_requests_of_a_drill_have_their_fate_and_their_spans(tmp_path: Path) -> 
     (answer,) = [e for e in histories[0].of("answer") if e["request_id"] == "r3"]
     assert row["sent_ns"] == asked["t_ns"]
     assert row["ttft_ns"] == answer["ttft_ns"] and row["status"] == "ok"
+
+
+@pytest.mark.parametrize("toothless", [False, True], ids=["fails", "does not fail"])
+def test_every_table_says_of_the_control_whether_it_failed(tmp_path: Path, toothless: bool) -> None:
+    """Its lines are broken on purpose: it neither passes nor fails."""
+    drill = handwritten_drill.Drill()
+    if toothless:
+        for event in drill.of("use", cell=1):
+            event["checksums"] = ["aa", "bb"]
+    run_dir = drill.write(tmp_path)
+    write_all(run_dir)
+    word, other = ("did not fail", "fails as it must")[:: 1 if toothless else -1]
+    japanese = "失敗せず" if toothless else "期待どおり失敗"
+    rows = {
+        "table.csv": f"control,yes,{word},",
+        "table.md": f"| control | {word} |",
+        "table.tex": f"control & {word} &",
+        "report.md": f"| control | {word} |",
+        "report.html": f"<td>control</td><td>{word}</td>",
+        "sheet.en.html": f"<span>control</span><b>{word}</b>",
+        "sheet.ja.html": f"<span>対照</span><b>{japanese}</b>",
+        "sheet.en.md": f"![A drill written by hand: control: {word}]",
+        "sheet.ja.md": f": 対照: {japanese}]",
+    }
+    for name, row in rows.items():
+        text = (run_dir / name).read_text(encoding="utf-8")
+        assert row in re.sub(r' (class|scope)="[^"]*"', "", text), name
+        assert f"control | {other}" not in text and f"control & {other}" not in text
+    console = Console(width=160, record=True, file=io.StringIO())
+    print_run(read_summary(run_dir), console)
+    assert re.search(rf"^ *control +{word} +60 ", console.export_text(), re.MULTILINE)
 
 
 def test_columns_that_both_kinds_of_runs_have_are_of_one_type(tmp_path: Path) -> None:
