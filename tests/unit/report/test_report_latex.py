@@ -10,6 +10,7 @@ import pytest
 from handwritten import Run
 from test_report_sweeps import swept
 
+from geokv.measure import summarise
 from geokv.report.grid import wide_table
 from geokv.report.latex import tex, to_latex
 from geokv.report.outputs import write_outputs
@@ -71,15 +72,43 @@ def test_rules_stand_under_their_headings(table: str) -> None:
 
 
 def test_numbers_are_those_of_the_run(run_dir: Path) -> None:
+    """In their columns, or in the caption where every row has the same."""
     summary = write_outputs(run_dir, ["latex"])
     table = (run_dir / "table.tex").read_text(encoding="utf-8")
-    rows = [line for line in body(table) if line.endswith(r" \\")][-len(summary["cells"]) :]
-    for row, texts in zip(rows, wide_table(summary)[1], strict=True):
-        shown = [re.sub(r"\\textit\{(.*)\}$", r"\1", one) for one in row[:-3].split(" & ")]
-        assert shown == [tex(text.removesuffix(" *")) for text in texts]
+    lines = [line for line in body(table) if line.endswith(r" \\")][-len(summary["cells"]) :]
+    rows = [
+        [re.sub(r"\\textit\{(.*)\}$", r"\1", one) for one in line[:-3].split(" & ")]
+        for line in lines
+    ]
+    titles, wide = wide_table(summary)
+    caption = re.search(r"In every row: (.*?)\. In italics", table)
+    assert caption is not None
+    alike = caption[1].split(", ")
+    assert alike == ["goodput ratio 0.980", "wrong 0/6", "GiB moved 1.00", "valid yes"]
+    columns = list(zip(*rows, strict=True))
+    for title, texts in zip(titles, zip(*wide, strict=True), strict=True):
+        shown = tuple(tex(text.removesuffix(" *")) for text in texts)
+        if f"{title} {texts[0]}" in alike:
+            assert len(set(shown)) == 1
+        else:
+            assert columns.pop(0) == shown
+    assert not columns
+    rows = lines
     assert rows[2].startswith("100 & 1.000 & 1.002 &") and "98.90" in rows[2]
     assert rows[3].startswith(r"\textit{600} &"), "out of range"
     assert rf"\label{{tab:{summary['scenario']['name'].replace('_', '-')}}}" in table
+
+
+def test_a_swept_path_is_its_last_part_unless_two_have_the_same(run_dir: Path) -> None:
+    def heads(*paths: str) -> str:
+        summary = summarise(run_dir)
+        for cell in summary["cells"]:
+            cell["settings"] |= {path: cell["km"] + 1 for path in paths}
+        return to_latex(summary)
+
+    said = heads("links.a-b.loss", "deployment.chunk_tokens")
+    assert "deployment" not in said and "chunk &" in said and "loss & tokens &" in said
+    assert "links.a-b.loss & links.b-c.loss &" in heads("links.a-b.loss", "links.b-c.loss")
 
 
 def test_what_was_recorded_is_no_command(run_dir: Path) -> None:
