@@ -18,11 +18,12 @@ from prometheus_client import (
 )
 
 from geokv.lab.topology import ends
-from geokv.measure.hits import split
+from geokv.measure.hits import SOURCES, split
 from geokv.measure.verdict import EXIT_CODES
 from geokv.report.progress.plan import plan_of
 from geokv.report.progress.tally import Tally
 from geokv.scenario import Scenario
+from geokv.scenario.workload import OpenLoop
 from geokv.units import NS_PER_S
 
 TTFT_BUCKETS_S = (
@@ -30,6 +31,8 @@ TTFT_BUCKETS_S = (
     *(1.0, 2.0, 5.0, 10.0, 30.0, 60.0),
 )
 """From a hit on the device to a request's deadline."""
+STATUSES = ("ok", "error", "refused", "unanswered")
+"""Of a request; those of a measurement run end in one of the first two."""
 LINK_STATES = ("ok", "degraded", "dark")
 RUNNING, BROKEN = "running", "failed"
 """In place of a verdict: there is none yet, there will be none."""
@@ -94,6 +97,7 @@ class RunFigures:
         )  # fmt: skip
         self._verdict = gauge("verdict", "1 for how the run was judged.", "verdict")
         self._judge(RUNNING)
+        self._from_zero()
 
     def take(self, event: dict[str, Any]) -> None:
         """Count one event; kinds that nobody knows here are passed over."""
@@ -137,6 +141,28 @@ class RunFigures:
         ).set_function(lambda: _number(tally.left_s()))
         self._clock = gauge("clock_seconds", "Of the run's own clock, by VM.", "part")
 
+    def _from_zero(self) -> None:
+        """Show every counter that is sure to grow before it does.
+
+        ``rate`` and ``increase`` know what a series has gained since it was first read. One that
+        begins at 3 has gained nothing yet, so an arm's first requests would never be drawn:
+        https://prometheus.io/docs/practices/instrumentation/#avoid-missing-metrics
+        """
+        for plan in self._tally.plan.cells:
+            one = self._cells[plan.index].scenario
+            workload = one.workload
+            for site in workload.fetching if isinstance(workload, OpenLoop) else [workload.asker]:
+                for arm in plan.arms:
+                    for status in STATUSES if one.is_drill else STATUSES[:2]:
+                        self._requests.labels(arm=arm, site=site, status=status)
+                    self._ttft.labels(arm=arm, site=site)
+                self._wire.labels(site=site)
+                for tier in SOURCES:
+                    self._tokens.labels(site=site, tier=tier)
+            for link in one.topology.links:
+                for direction in _ways(link):
+                    self._link_bytes.labels(link=link, direction=direction)
+
     def _request(self, event: dict[str, Any]) -> None:
         arm = event.get("arm", "stream")
         if event["warmup"] or arm == "prepare":
@@ -172,10 +198,7 @@ class RunFigures:
             self._rate.labels(link=name).set(link["rate_bps"] / 8)
             for state in LINK_STATES:
                 self._state.labels(link=name, state=state).set(link["state"] == state)
-            a, b = ends(name)
-            for way, count, load in zip(
-                (f"{a} to {b}", f"{b} to {a}"), link["bytes"], link["load"], strict=True
-            ):
+            for way, count, load in zip(_ways(name), link["bytes"], link["load"], strict=True):
                 self._crossed(name, way, count, load)
 
     def _crossed(self, link: str, direction: str, count: int, load: float) -> None:
@@ -194,7 +217,7 @@ class RunFigures:
         labels = {"fault": event["name"], "kind": event["kind"], "target": event["target"]}
         phase = event["phase"]
         self._phases.labels(**labels, phase=phase).inc()
-        if phase in ("took-effect", "healed"):
+        if phase in ("asked", "took-effect", "healed"):
             self._active.labels(**labels).set(phase == "took-effect")
 
     def _judge(self, verdict: str) -> None:
@@ -206,6 +229,11 @@ class RunFigures:
 
     def _gauge(self, name: str, what: str, *labels: str) -> Gauge:
         return Gauge(f"geokv_run_{name}", what, labels, registry=self._registry)
+
+
+def _ways(link: str) -> tuple[str, str]:
+    a, b = ends(link)
+    return f"{a} to {b}", f"{b} to {a}"
 
 
 def _number(value: float | None) -> float:
