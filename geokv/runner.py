@@ -6,7 +6,7 @@ import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from geokv.live.events import describe_run
 from geokv.live.host import telling
 from geokv.preflight import preflight, provenance_of_code
 from geokv.report.disk import explained
+from geokv.report.outputs import FORMATS, Format
 from geokv.report.run_folder import make_run_folder, write_all, write_manifest
 from geokv.scenario import Scenario
 from geokv.scenario.deployment import Deployment
@@ -41,6 +42,7 @@ def run_scenario(
     *,
     pace: float | None = None,
     live: bool = False,
+    formats: Collection[Format] = FORMATS,
 ) -> tuple[Path, dict[str, Any]]:
     """Run every cell and reduce the records.
 
@@ -50,6 +52,7 @@ def run_scenario(
             steps are in ``events.jsonl`` (docs/live.md).
         pace: virtual seconds per real second, at most; None is as fast as it goes.
         live: tell samples, and take commands; in one VM, whatever ``vm.jobs`` says.
+        formats: which outputs are written beside the summary, the history and the trace.
 
     Returns:
         The run folder and its summary.
@@ -75,7 +78,7 @@ def run_scenario(
             if not scenario.is_drill:
                 _join_parts(run_dir, parts)
             tell({"event": "report"})
-            summary = write_all(run_dir)
+            summary = write_all(run_dir, formats)
             tell({"event": "verdict", **{key: summary[key] for key in _VERDICT}})
     except OSError as error:
         raise explained(error, Path(error.filename or run_dir)) from None

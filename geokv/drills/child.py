@@ -17,29 +17,38 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from geokv.errors import GeokvError
 from geokv.scenario import Scenario, load_scenario
 
 PRELOAD = ("geokv.runner", "geokv.report.sheet.write")
+Pages = Literal["always", "unless-pass", "never"]
+"""Of which runs tables, sheets and drawings are made: they cost more than judging does."""
 STOP_S = 30.0
 """Longer than VMs take to be ended; a child that is still there then is killed."""
 
 
-def run_in_child(channel: Connection, data: dict[str, Any], out: Path | None, root: Path) -> None:
+def run_in_child(
+    channel: Connection, data: dict[str, Any], out: Path | None, root: Path, pages: Pages
+) -> None:
     """Run a resolved scenario; send ``(kind, value)`` pairs and a last one:
 
     ``step`` a step of the run · ``done`` its summary · ``error`` (message, hint) · ``stopped``.
     """
     _take_signals()
+    from geokv.report.outputs import FORMATS
+    from geokv.report.run_folder import write_all
     from geokv.runner import run_scenario
 
     def step(one: dict[str, Any]) -> None:
         channel.send(("step", one))
 
     try:
-        _, summary = run_scenario(load_scenario(data), out, step, root)
+        formats = FORMATS if pages == "always" else ()
+        folder, summary = run_scenario(load_scenario(data), out, step, root, formats=formats)
+        if pages == "unless-pass" and summary["verdict"] != "pass":
+            write_all(folder)
         channel.send(("done", summary))
     except GeokvError as error:
         channel.send(("error", (error.message, error.hint)))
@@ -71,11 +80,16 @@ class Child:
     """One run that is going on."""
 
     def __init__(
-        self, context: ForkServerContext, scenario: Scenario, out: Path | None, root: Path
+        self,
+        context: ForkServerContext,
+        scenario: Scenario,
+        out: Path | None,
+        root: Path,
+        pages: Pages = "always",
     ) -> None:
         self.channel, theirs = context.Pipe(duplex=False)
         self.process: BaseProcess = context.Process(
-            target=run_in_child, args=(theirs, scenario.resolved(), out, root)
+            target=run_in_child, args=(theirs, scenario.resolved(), out, root, pages)
         )
         self.process.start()
         theirs.close()

@@ -72,7 +72,7 @@ def hunt(
     name = scenarios[0].name
     folder = _folder(out or Path("results") / name)
     tasks = [
-        Task(f"{name} seed {seed}", scenario, folder / f"seed-{seed}")
+        Task(f"{name} seed {seed}", scenario, folder / f"seed-{seed}", pages="unless-pass")
         for seed, scenario in zip(seeds, scenarios, strict=True)
     ]
     with watcher(tasks, console, steps=False) as watch:
@@ -161,7 +161,8 @@ class _Runs:
         for _, scenario in batch:
             self.count += 1
             out = self.folder / f"run-{self.count}"
-            tasks.append(Task(f"{size_of(scenario)} (run {self.count})", scenario, out))
+            name = f"{size_of(scenario)} (run {self.count})"
+            tasks.append(Task(name, scenario, out, pages="never"))
         with watcher(tasks, self._console, steps=False) as watch:
             ended = run_tasks(tasks, self._jobs, watch)
         for one in ended:
@@ -204,7 +205,10 @@ def _folder(parent: Path) -> Path:
     raise ConfigError(f"{parent}: a thousand hunts began within one second")
 
 
-COLUMNS = ("seed", "verdict", "asked", "answered", "wrong", "hung", "leaked", "broken", "real_s")
+_SUMS = ("asked", "answered", "fetches", "lost", "wrong", "hung", "leaked")
+COLUMNS = ("seed", "verdict", *_SUMS, "broken", "real_s")
+"""``fetches`` of other sites, and how many of them a fault cost: a hunt whose faults meet none
+has not looked at much."""
 
 
 def counts(ended: Ended) -> dict[str, Any]:
@@ -218,6 +222,8 @@ def counts(ended: Ended) -> dict[str, Any]:
     return row | {
         "asked": sum(cell["requests"] for cell in cells),
         "answered": sum(cell["answered"] for cell in cells),
+        "fetches": sum(sum(cell["fates"]["fetches"].values()) for cell in cells),
+        "lost": figures.count_of(summary, "fetches", "retried", "recomputed", "failed"),
         "wrong": figures.count_of(summary, "requests", "wrong"),
         "hung": figures.count_of(summary, "requests", "unanswered"),
         "leaked": int("leaked" in lines),
@@ -239,7 +245,7 @@ def print_hunt(found: Hunt, words: Words, console: Console) -> None:
     """Sums over all seeds; each that did not pass, with the command that repeats it exactly."""
     rows = [counts(ended) for ended in found.ended]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for title in ("drill", "seeds", "pass", "asked", "answered", "wrong", "hung", "leaked"):
+    for title in ("drill", "seeds", "pass", *_SUMS):
         table.add_column(words.text[title], justify="left" if title == "drill" else "right")
     for title in ("worst_ttft", "real"):
         table.add_column(words.text[title], justify="right")
@@ -248,7 +254,7 @@ def print_hunt(found: Hunt, words: Words, console: Console) -> None:
         for ended in found.ended
         if ended.summary is not None and (ms := figures.worst_ttft_ms(ended.summary)) is not None
     ]
-    sums = [str(sum(int(row.get(name) or 0) for row in rows)) for name in COLUMNS[2:7]]
+    sums = [str(sum(int(row.get(name) or 0) for row in rows)) for name in _SUMS]
     passed = sum(row["verdict"] == "pass" for row in rows)
     real_s = sum(ended.real_s for ended in found.ended)
     table.add_row(

@@ -11,7 +11,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Protocol
 
-from geokv.drills.child import STOP_S, Child, context
+from geokv.drills.child import STOP_S, Child, Pages, context
 from geokv.measure.verdict import EXIT_CODES
 from geokv.scenario import Scenario
 
@@ -28,6 +28,7 @@ class Task:
     scenario: Scenario
     out: Path | None = None
     root: Path = Path("results")
+    pages: Pages = "always"
 
     @property
     def requests(self) -> int:
@@ -128,7 +129,7 @@ class _Suite:
     def _begin(self, number: int) -> None:
         task = self._tasks[number]
         self._begun_s[number] = time.monotonic()
-        self._running[number] = Child(self._context, task.scenario, task.out, task.root)
+        self._running[number] = Child(self._context, task.scenario, task.out, task.root, task.pages)
         self._watch.begun(number)
 
     def _look(self) -> None:

@@ -9,13 +9,14 @@ results/<scenario>/<stamp>-<short hash>/
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from geokv.errors import ConfigError, RunError
 from geokv.report.disk import explained, require_space, saving, write_text
-from geokv.report.outputs import write_outputs
+from geokv.report.outputs import FORMATS, Format, write_outputs
 from geokv.scenario import Scenario
 
 NEEDED_BYTES = 32 * 2**20
@@ -56,14 +57,17 @@ def write_manifest(run_dir: Path, manifest: dict[str, Any]) -> None:
     write_text(run_dir / "manifest.json", json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
 
-def write_all(run_dir: Path) -> dict[str, Any]:
+def write_all(run_dir: Path, formats: Collection[Format] = FORMATS) -> dict[str, Any]:
     """Reduce the records of a finished run and write every output; returns the summary.
+
+    Args:
+        formats: which; the summary, the history and the trace are always written.
 
     Raises:
         RunError: broken or missing records, or a full disk.
         ConfigError: the folder cannot be written to.
     """
-    return write_outputs(run_dir)
+    return write_outputs(run_dir, formats)
 
 
 def read_summary(run_dir: Path) -> dict[str, Any]:

@@ -30,6 +30,7 @@ WORDS = Words(
         "worst_ttft": "worst TTFT",
         "detected": "detected",
         "back_after": "back after",
+        "fetches": "fetches",
         "lost": "fetches lost",
         "step": "what was done",
         "planned": "planned",

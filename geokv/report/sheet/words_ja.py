@@ -30,6 +30,7 @@ WORDS = Words(
         "worst_ttft": "最悪TTFT",
         "detected": "検知まで",
         "back_after": "回復まで",
+        "fetches": "転送",
         "lost": "失われた転送",
         "step": "実施内容",
         "planned": "予定",

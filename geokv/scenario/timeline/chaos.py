@@ -65,6 +65,8 @@ class _Place:
     providers: Sequence[str]
     disk: bool
     tenants: int
+    directory: str
+    """The site that keeps the table; the first where there is none."""
 
 
 class _Dice:
@@ -135,12 +137,14 @@ def _is_random(event: Any) -> bool:
 
 def _place(data: dict[str, Any], workload: dict[str, Any], topology: Topology) -> _Place:
     deployment = data.get("deployment") or {}
+    directory = ((data.get("cache") or {}).get("directory") or {}).get("site")
     return _Place(
         links={name: link.km for name, link in topology.links.items()},
         sites=list(topology.sites),
         providers=list(workload.get("providers") or topology.sites),
         disk=bool(deployment.get("disk_bytes")),
         tenants=int(workload.get("tenants", 1)),
+        directory=directory or next(iter(topology.sites)),
     )
 
 
@@ -232,7 +236,21 @@ def _corrupt(dice: _Dice, place: _Place, lasts_s: float) -> Drawn:
 
 def _purge(dice: _Dice, place: _Place, lasts_s: float) -> Drawn:
     tenant = f"tenant-{dice.whole(0, place.tenants - 1)}"
-    return {"tenant": tenant, "site": dice.one_of(place.sites)}, frozenset({"purge"})
+    # Asked elsewhere it is refused, and said to be, while the directory's site is away.
+    return {"tenant": tenant, "site": place.directory}, frozenset({"purge", place.directory})
+
+
+def _directory_restart(dice: _Dice, lasts_s: float) -> dict[str, Any]:
+    return {"how": dice.one_of(["empty", "stale"])}
+
+
+def _rot(dice: _Dice, place: _Place, lasts_s: float) -> dict[str, Any]:
+    tier = dice.one_of(["dram", "disk"]) if place.disk else "dram"
+    return {"tier": tier, "chunks": dice.whole(1, 3)}
+
+
+def _restart(dice: _Dice, place: _Place, lasts_s: float) -> dict[str, Any]:
+    return {"how": dice.one_of(["empty", "stale"]) if place.disk else "empty"}
 
 
 def _flap(dice: _Dice, lasts_s: float) -> dict[str, Any]:
@@ -261,17 +279,17 @@ _WAYS: dict[str, Callable[[_Dice, _Place, float], Drawn]] = {
     "background": _link(lambda d, s: {"share": d.share(0.3, 0.9), "for": s}),
     "site-kill": _site(_kill),
     "site-freeze": _site(lambda _, __, s: {"for": s}),
-    "site-restart": _site(lambda _, __, ___: {"how": "empty"}),
+    "site-restart": _site(_restart),
     "slow-gpu": _site(lambda d, _, s: {"factor": d.between(1.5, 8), "for": s}),
     "memory-pressure": _site(lambda d, _, s: {"dram_keep": d.share(0.2, 0.8), "for": s}, True),
-    "bit-rot": _site(lambda d, _, __: {"chunks": d.whole(1, 3)}, True),
+    "bit-rot": _site(_rot, True),
     "disk-full": _site(lambda _, __, s: {"for": s}),
     "disk-slow": _site(lambda d, _, s: {"factor": d.between(2, 20), "for": s}),
     "store-outage": _site(lambda _, __, s: {"for": s}),
     "corrupt-chunk": _corrupt,
     "lost-completion": _site(lambda d, _, s: {"one_in": d.whole(1, 4), "for": s}, True),
     "directory-kill": _table(lambda _, s: {"for": s}),
-    "directory-restart": _table(lambda _, __: {"how": "empty"}),
+    "directory-restart": _table(_directory_restart),
     "event-loss": _table(lambda d, s: {"share": d.share(0.1, 0.5), "for": s}),
     "event-duplicate": _table(lambda d, s: {"share": d.share(0.1, 0.5), "for": s}),
     "event-reorder": _table(lambda d, s: {"window": d.between(0.005, 0.05), "for": s}),

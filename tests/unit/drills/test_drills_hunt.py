@@ -16,13 +16,15 @@ from geokv.drills.hunt import COLUMNS, MOST_RUNS, Hunt, _Runs, broken, print_hun
 from geokv.drills.suite import Ended, Task
 from geokv.report.sheet.words import words_of
 
+FETCHES = {"served": 80, "unused": 3, "retried": 4, "recomputed": 2, "failed": 1, "wrong": 0}
 CHAOS = Path(__file__).resolve().parents[3] / "scenarios" / "drills" / "chaos.yaml"
 
 
 def summary(verdict: str, lines: dict[str, bool | None], wrong: int = 0) -> dict[str, Any]:
     cell = {
         "control": False, "valid": True, "requests": 100, "answered": 97, "ttft_max_ms": 244.6,
-        "fates": {"requests": {"wrong": wrong, "unanswered": 1}, "fetches": {}}, "faults": [],
+        "fates": {"requests": {"wrong": wrong, "unanswered": 1}, "fetches": FETCHES},
+        "faults": [],
     }  # fmt: skip
     judged = [{"name": name, "ok": ok, "said": f"said {name}"} for name, ok in lines.items()]
     reasons = [f"{one['name']}: {one['said']}" for one in judged if one["ok"] is False]
@@ -59,8 +61,9 @@ def test_a_row_per_seed(found: Hunt) -> None:
     assert [row["seed"] for row in rows] == ["7", "8", "9"]
     assert [row["verdict"] for row in rows] == ["pass", "fail", "error"]
     assert rows[1] | {"real_s": ""} == {
-        "seed": "8", "verdict": "fail", "asked": "100", "answered": "97", "wrong": "2",
-        "hung": "1", "leaked": "1", "broken": "leaked stale", "real_s": "",
+        "seed": "8", "verdict": "fail", "asked": "100", "answered": "97", "fetches": "90",
+        "lost": "7", "wrong": "2", "hung": "1", "leaked": "1", "broken": "leaked stale",
+        "real_s": "",
     }  # fmt: skip
     assert rows[2]["asked"] == ""
 
@@ -73,7 +76,8 @@ def test_what_failed_can_be_repeated_by_a_command(found: Hunt) -> None:
         said = console.export_text()
         console.file.close()
         # Sums over all seeds: three ran, one passed, 200 asked of the two that came to an end.
-        assert said.splitlines()[3].split()[:8] == ["chaos", "3", "1", "200", "194", "2", "2", "1"]
+        sums = ["200", "194", "180", "14", "2", "2", "1"]
+        assert said.splitlines()[3].split()[:10] == ["chaos", "3", "1", *sums]
         assert f"geokv run {found.folder}/seed-8/scenario.yaml" in said
         assert f"geokv run {found.folder}/seed-8/shrunk.yaml" in said and "21" in said
         assert "seed-7" not in said, "what passed needs no command"
