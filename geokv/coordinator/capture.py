@@ -46,6 +46,7 @@ def capture_cell(work: Path, link: str, path: Path, options: dict[str, Any]) -> 
 
 
 def main() -> None:
+    """``python -m geokv.coordinator.capture``: inside the VM, one cell whose packets are kept."""
     try:
         capture_cell(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), json.loads(sys.argv[4]))
     except GeokvError as error:

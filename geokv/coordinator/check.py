@@ -40,6 +40,7 @@ def check_topology(path: Path, byte_scale: int, clock: Clock) -> None:
 
 
 def main() -> None:
+    """``python -m geokv.coordinator.check``: inside the VM, every link of one topology."""
     clock = next(name for name in get_args(Clock) if name == sys.argv[3])
     try:
         check_topology(Path(sys.argv[1]), int(sys.argv[2]), clock)

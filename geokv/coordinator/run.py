@@ -102,6 +102,7 @@ def _append(path: Path, row: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    """``python -m geokv.coordinator.run RUN_DIR PART PARTS [live]``, inside the VM: one part."""
     try:
         live = sys.argv[4:] == ["live"]
         run_part(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), live=live)

@@ -9,6 +9,8 @@
 their record header field by field and the payload's length. TCP segments are put back
 in order first: lost ones come twice, and a frame seldom ends where a segment does.
 Sites that use TLS are shown as connections of which nothing can be read.
+
+Longer than most modules: the layers are declarations, in the order in which they lie in a frame.
 """
 
 from __future__ import annotations

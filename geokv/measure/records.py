@@ -111,6 +111,8 @@ class PathRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class CellRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One line of ``records/cells.jsonl``: what was measured of a cell beside its requests."""
+
     cell: int
     settings: dict[str, int | float | str]
     out_of_range: bool

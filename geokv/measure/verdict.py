@@ -23,6 +23,8 @@ EXIT_CODES = {"pass": 0, "fail": 1, "invalid": 3, "unknown": 4}
 
 @dataclass(frozen=True)
 class Verdict:
+    """``pass``, ``fail``, ``invalid`` or ``unknown``, and every reason that applies."""
+
     word: str
     reasons: list[str]
 

@@ -32,6 +32,7 @@ def header(summary: dict[str, Any]) -> list[str]:
 
 
 def cell_titles() -> list[str]:
+    """Titles of the table of cells, in the order of its columns."""
     return [
         "cell",
         "verdict",
@@ -68,6 +69,7 @@ def cell_row(cell: dict[str, Any]) -> list[str]:
 
 
 def fault_titles() -> list[str]:
+    """Titles of the table of faults, in the order of its columns."""
     return [
         "cell",
         "fault",

@@ -39,6 +39,7 @@ def ttft(cell: dict[str, Any], arm: str) -> str:
 
 
 def percent(share: float | None) -> str:
+    """A share as a percentage with one decimal; a dash for None."""
     return NONE if share is None else f"{100 * share:.1f} %"
 
 

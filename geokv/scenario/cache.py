@@ -16,6 +16,8 @@ from geokv.scenario.tiers import Tiers
 
 
 class CacheSettings(Strict):
+    """How the shared cache of every site is made: directory, transport, tiers, and extras."""
+
     directory: Directory
     substrate: Substrate = Field(default_factory=Substrate)
     tiers: Tiers = Field(default_factory=Tiers)

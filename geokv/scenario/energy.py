@@ -64,6 +64,8 @@ GPU_DEFAULTS = {
 
 
 class LinkEnergy(Strict):
+    """What a lit wavelength takes, in watts and pJ per bit."""
+
     end_w: Constant = Constant(
         value=19,
         low=15,
@@ -153,6 +155,8 @@ class SitePower(Strict):
 
 
 class Energy(Strict):
+    """Every constant of the power proxy; what is not set has its default, source and range."""
+
     gpu: GpuWatts = GpuWatts()
     link: LinkEnergy = LinkEnergy()
     host: HostWatts | None = None

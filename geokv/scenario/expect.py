@@ -29,6 +29,8 @@ class UpToKm(Strict):
 
 
 class Expect(Strict):
+    """What a scenario promises; each becomes a judged line of the verdict."""
+
     answers_equal: bool = False
     """Every answer equals the recomputed one, token by token, in every cell."""
     first_logits_within: Annotated[float, Field(ge=0)] | None = None

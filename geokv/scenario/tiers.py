@@ -23,6 +23,8 @@ Policy = Annotated[str, AfterValidator(_known)]
 
 
 class DramSettings(Strict):
+    """The tier in host memory."""
+
     policy: Policy = "lru"
     """Who makes room."""
 
@@ -44,6 +46,8 @@ class DiskSettings(Strict):
 
 
 class Tiers(Strict):
+    """How chunks go between device, host memory and disk."""
+
     write: Literal["write-back", "write-through", "hot-only"] = "write-back"
     """When chunks go down to the disk: on eviction, at once, or when they are used again."""
     publish: Literal["all", "hot"] = "all"

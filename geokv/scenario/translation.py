@@ -6,5 +6,7 @@ from geokv.config import Strict
 
 
 class Translation(Strict):
+    """Title and question in another language."""
+
     title: str
     question: str

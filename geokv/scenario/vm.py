@@ -22,6 +22,8 @@ def _enough(memory_bytes: int) -> int:
 
 
 class VmSettings(Strict):
+    """The VMs that a run is made in."""
+
     memory: Annotated[Size, AfterValidator(_enough)] = 6 * 2**30
     jobs: Annotated[int, Field(ge=1, le=256)] = 2
     """VMs that share the cells of one run."""

@@ -29,15 +29,21 @@ Deadline = Annotated[float, Field(gt=0, le=3600)]
 
 
 class Policy(Strict):
+    """Which tiers requests may reuse from now on."""
+
     reuse: Reuse
 
 
 class Drop(Strict):
+    """Tiers to empty; ``tell`` false keeps it from the directory."""
+
     tiers: list[str]
     tell: bool = True
 
 
 class Within(Strict):
+    """Something that must be done by a deadline."""
+
     deadline_s: Deadline = 30.0
 
 
@@ -48,11 +54,15 @@ class Connect(Within):
 
 
 class Warm(Strict):
+    """How much is sent over each connection so that its window is open."""
+
     bytes_per_stream: Annotated[int, Field(ge=0)]
     deadline_s: Deadline = 60.0
 
 
 class Tokens(Strict):
+    """A prompt of one tenant."""
+
     tenant: str
     tokens: Annotated[list[int], Field(min_length=1)]
 
@@ -71,6 +81,8 @@ class Plant(Tokens):
 
 
 class Rot(Strict):
+    """How many chunks of a tier get one flipped bit each, drawn from ``seed``."""
+
     tier: Literal["dram", "disk"] = "dram"
     chunks: Annotated[int, Field(ge=1)] = 1
     seed: int = 0
@@ -98,10 +110,14 @@ class Table(Strict):
 
 
 class OfTenant(Strict):
+    """A tenant by name."""
+
     tenant: str
 
 
 class PurgeTenant(OfTenant):
+    """A purge of one tenant, by a name of its own, so that asking twice purges once."""
+
     purge_id: Annotated[str, Field(min_length=1, max_length=128)]
     deadline_s: Deadline = 30.0
 

@@ -77,6 +77,8 @@ class _Strict(BaseModel):
 
 
 class StreamOptions(_Strict):
+    """``stream_options`` of OpenAI's API."""
+
     include_usage: bool = False
     continuous_usage_stats: bool = False
     """vLLM's: usage so far with every chunk."""
@@ -201,6 +203,8 @@ def _text(given: Any) -> Any:
 
 
 class ChatMessage(_Strict):
+    """One message of a chat; only text."""
+
     role: Literal["system", "developer", "user", "assistant"]
     content: Annotated[str, BeforeValidator(_text)]
     name: str | None = None

@@ -3,6 +3,8 @@
 tokens → prefix tree on the device → dram tier → directory → fetch, chunk by chunk, into
 free blocks while the rest is still on the wire → prefill of what is left → tokens out →
 new chunks stored and published.
+
+Longer than most modules, because the way of a request is one story.
 """
 
 from __future__ import annotations

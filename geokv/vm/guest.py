@@ -119,6 +119,7 @@ def _prepare_kernel() -> None:
 
 
 def main() -> None:
+    """``python -m geokv.vm.guest FOLDER``: process 1 of the VM, or what stands for it."""
     folder = Path(sys.argv[1])
     if os.getpid() != 1:
         _raise_file_limit()

@@ -9,6 +9,8 @@ from geokv.scenario.timeline import EventDuplicate
 
 
 class EventDuplicateFault(EventWayFault[EventDuplicate]):
+    """Some of what sites tell the directory arrives twice."""
+
     kind = "event-duplicate"
     happens = "duplicated"
     words = "arrived twice"

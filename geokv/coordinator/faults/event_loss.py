@@ -9,6 +9,8 @@ from geokv.scenario.timeline import EventLoss
 
 
 class EventLossFault(EventWayFault[EventLoss]):
+    """Some of what sites tell the directory never arrives."""
+
     kind = "event-loss"
     happens = "lost"
     words = "was lost"

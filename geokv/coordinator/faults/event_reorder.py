@@ -9,6 +9,8 @@ from geokv.scenario.timeline import EventReorder
 
 
 class EventReorderFault(EventWayFault[EventReorder]):
+    """What sites tell the directory is overtaken by what they told it later."""
+
     kind = "event-reorder"
     happens = "overtaken"
     words = "was overtaken by a later one"

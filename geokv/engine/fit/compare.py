@@ -1,4 +1,8 @@
-"""Every measured point at hand against the profile that stands for it."""
+"""Every measured point at hand against the profile that stands for it.
+
+One function per source of measurements; all of them are here, so that what is judged, and what is
+left out, can be read in one go.
+"""
 
 from __future__ import annotations
 

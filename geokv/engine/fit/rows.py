@@ -64,6 +64,14 @@ def row(
     held_out: tuple[Sequence[float], Sequence[float] | Array] | None = None,
     counts: bool = True,
 ) -> Row:
+    """A line of the judgement from plain numbers.
+
+    Args:
+        where: device, phase, and the rest that names a ``Row``.
+        predicted, measured: times of the same points, in one unit.
+        held_out: predicted and measured of points that the fit has not seen.
+        counts: does the bar apply, where device and phase are of those it is for?
+    """
     device, phase = where[:2]
     return Row(
         *where,

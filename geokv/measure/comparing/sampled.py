@@ -42,6 +42,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class SampledRun:
+    """One run that is compared: what it was, and its times by cell and arm."""
+
     folder: Path
     scenario: Scenario
     manifest: Manifest

@@ -19,6 +19,8 @@ from geokv.scenario.sweep import Cell
 
 @dataclass(frozen=True)
 class DrillCell:
+    """What became of one cell of a drill, from its history."""
+
     cell: Cell
     recorded: bool
     """The run got as far as the end of this cell."""

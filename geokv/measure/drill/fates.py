@@ -21,6 +21,8 @@ REQUEST_FATES = ("remote", "local", "recomputed", "refused", "failed", "wrong", 
 
 @dataclass(frozen=True)
 class Fates:
+    """What became of every fetch and every request: counts by fate, and each with its own."""
+
     fetches: dict[str, int]
     requests: dict[str, int]
     by_fetch: list[tuple[Event, str]]

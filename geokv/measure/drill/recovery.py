@@ -41,6 +41,8 @@ class Span:
 
 @dataclass(frozen=True)
 class Recovery:
+    """How long one fault was felt, by each sign of it."""
+
     fault: FaultSeen
     detected: Span
     rerouted: Span

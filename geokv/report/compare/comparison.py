@@ -58,6 +58,8 @@ class Against:
 
 @dataclass(frozen=True)
 class Comparison:
+    """The first run, and each other one against it."""
+
     base: SampledRun
     others: list[Against]
 

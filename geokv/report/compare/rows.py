@@ -34,6 +34,7 @@ def row(pair: Pair) -> list[str]:
 
 
 def interval(pair: Pair) -> str:
+    """The interval of a ratio in words; a dash where there is none."""
     if pair.low is None or pair.high is None:
         return words.NONE
     return f"{pair.low:.4f} – {pair.high:.4f}"

@@ -10,6 +10,7 @@ from geokv.report.sheet.blocks import Block, Bullets, Heading, Table
 
 
 def notes_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
+    """What must be known to read the numbers, and every constant with its source."""
     blocks: list[Block] = [Bullets(summary["notes"])] if summary["notes"] else []
     constants = summary.get("energy", {}).get("constants", {})
     if constants:

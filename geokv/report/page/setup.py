@@ -26,6 +26,7 @@ _LINKS = [
 
 
 def setup_section(summary: dict[str, Any], run_dir: Path) -> Section:
+    """What was run: topology, deployment, cache and workload, as resolved."""
     scenario = read_back(run_dir / "scenario.yaml")
     topology = scenario.topology
     title = topology.title or topology.name

@@ -10,18 +10,24 @@ Ground = Literal["any", "light"]
 
 @dataclass(frozen=True)
 class Heading:
+    """A heading; ``level`` 2 is a section's."""
+
     text: str
     level: int = 2
 
 
 @dataclass(frozen=True)
 class Para:
+    """A paragraph; ``quiet`` is small print."""
+
     text: str
     quiet: bool = False
 
 
 @dataclass(frozen=True)
 class Bullets:
+    """A list without an order."""
+
     items: list[str]
 
 
@@ -47,6 +53,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Code:
+    """Lines as they are, and what they are."""
+
     lines: list[str]
     said: str = ""
 
@@ -91,6 +99,8 @@ Block = Heading | Para | Bullets | Table | Code | Figure | Cards | Links | Fold
 
 @dataclass(frozen=True)
 class Sheet:
+    """A whole page: its head, and its blocks in order."""
+
     language: str
     title: str
     kicker: str

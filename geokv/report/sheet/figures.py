@@ -13,6 +13,7 @@ def normal_cells(summary: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def control_cell(summary: dict[str, Any]) -> dict[str, Any] | None:
+    """The cell in which a weakness was planted; None where there is none."""
     return next((cell for cell in summary["cells"] if cell["control"]), None)
 
 

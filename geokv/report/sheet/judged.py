@@ -19,6 +19,7 @@ _MOST_EVENTS = 12
 
 
 def promises(summary: dict[str, Any], scenario: Scenario, words: Words) -> list[Block]:
+    """What the drill promises of its own, each with what was seen; empty if that is nothing."""
     lines = [one for one in summary["expectations"] if one["name"].startswith("expect:")]
     if not lines:
         return []
@@ -62,6 +63,7 @@ def _promise(name: str, limits: dict[str, Any], words: Words) -> str:
 
 
 def invariants(summary: dict[str, Any], words: Words) -> list[Block]:
+    """Every line that is judged in every drill, with what was examined."""
     rows, marks = [], []
     invs = {line["name"]: line["inv"] for cell in summary["cells"] for line in cell["lines"]}
     for one in summary["expectations"]:
@@ -85,6 +87,7 @@ def _line_words(name: str, words: Words) -> tuple[str, str]:
 
 
 def excerpts(summary: dict[str, Any], words: Words) -> list[Block]:
+    """Of each line that is broken the fewest events that show it."""
     found: list[Block] = []
     for cell in figures.normal_cells(summary):
         for line in cell["lines"]:
@@ -117,6 +120,7 @@ def control(
     words: Words,
     title: str,
 ) -> list[Block]:
+    """What was planted in the control, and whether it broke what it had to."""
     control, cell = summary["control"], figures.control_cell(summary)
     text = words.text
     if control is None or cell is None:

@@ -9,6 +9,8 @@ from geokv.units import Seconds
 
 
 class CentralDirectory(Strict):
+    """One site keeps the table of who has which chunk; all others ask it over their links."""
+
     kind: Literal["central"]
     site: str
     """The site that holds the table."""

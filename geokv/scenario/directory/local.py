@@ -6,4 +6,6 @@ from geokv.config import Strict
 
 
 class LocalDirectory(Strict):
+    """Each site knows only itself: nothing is shared."""
+
     kind: Literal["local"]

@@ -325,6 +325,7 @@ def _lost(error: OSError) -> FetchError:
 
 
 def tls_refused(error: ssl.SSLError) -> FetchError:
+    """What a failed TLS handshake or record is to whoever asked: ``unauthorised``, and why."""
     reason = (error.reason or str(error)).lower().replace("_", " ")
     return FetchError(
         "unauthorised",

@@ -15,6 +15,8 @@ A stranger learns nothing. Whatever name it gives and whatever it sends, it gets
 bytes that look random and then a closed connection; the work done for it is the same
 for a known and an unknown name. Site, incarnation and layout are said to peers only.
 
+Both ends are in one module: each line of one is only right beside that of the other.
+
 With TLS the same two last frames follow the TLS handshake, whose certificates have
 proved both names (``tls``); frames then have no MAC of their own.
 """
