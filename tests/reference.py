@@ -4,9 +4,9 @@
     python tests/reference.py --write [NAME ...]   # run and put what came out in their place
     python tests/reference.py --runs DIR           # keep run folders; what is there is reduced anew
 
-Without names it is every shipped scenario and drill. What is compared is every byte of
-``table.csv``, so any change of a number is seen; exit status 1 when there is one, or when a run
-ends with another verdict than it should.
+Without names it is every shipped scenario and drill. What is compared is every byte of the table
+and of each figure that is kept beside it, so any change of a number is seen; exit status 1 when
+there is one, or when a run ends with another verdict than it should.
 """
 
 from __future__ import annotations
@@ -92,14 +92,25 @@ def _ended(name: str, folder: Path) -> str:
 
 
 def difference(reference: Path, folder: Path) -> list[str]:
-    """Lines of ``table.csv`` that are not those of the reference, as a unified difference."""
+    """Lines that are not those of the reference, as a unified difference: of its table, and of
+    figures, which are drawn of the same numbers, where the table is the same."""
     if not (reference / "table.csv").exists():
         return [f"{reference}: there is none yet; --write makes it"]
-    texts = [
-        (place / "table.csv").read_text(encoding="utf-8").splitlines()
-        for place in (reference, folder)
-    ]
-    return list(difflib.unified_diff(*texts, "reference", "this run", n=0, lineterm=""))
+    kept = sorted(path.name for path in reference.iterdir() if path.name != "scenario.yaml")
+    for name in sorted(kept, key=lambda name: name != "table.csv"):
+        texts = [
+            path.read_text(encoding="utf-8").splitlines()
+            for path in (reference / name, made(folder, name))
+        ]
+        told = (f"reference {name}", f"this run's {name}")
+        if lines := list(difflib.unified_diff(*texts, *told, n=0, lineterm="")):
+            return lines
+    return []
+
+
+def made(folder: Path, name: str) -> Path:
+    """Where a run folder has what the reference keeps under this name."""
+    return folder / "plots" / name if name.endswith(".svg") else folder / name
 
 
 def write(reference: Path, folder: Path) -> None:
@@ -112,8 +123,7 @@ def write(reference: Path, folder: Path) -> None:
         figures = load_scenario(str(folder / "scenario.yaml")).figures
         kept += [f"{figure.name}.svg" for figure in figures]
     for name in kept:
-        source = folder / "plots" / name if name.endswith(".svg") else folder / name
-        shutil.copyfile(source, reference / name)
+        shutil.copyfile(made(folder, name), reference / name)
 
 
 def index() -> str:
