@@ -9,18 +9,18 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import StrMethodFormatter
 
 from geokv.report.plot_panels import about, single_axis, wrapped
-from geokv.report.style import MUTED
+from geokv.report.style import MUTED, PART_COLOURS, stacked
 from geokv.report.words import ARM_TITLES
 
-PART_COLOURS = {
-    "gpu_idle": ("GPU idle", "#b9bfcc"),
-    "gpu_prefill": ("GPU prefill", "#c2571a"),
-    "gpu_decode": ("GPU decode", "#e2b04a"),
-    "host": ("host", "#7fa8e0"),
-    "optics": ("optics", "#2459b5"),
-    "switch": ("switch", "#57b0a4"),
-    "transfer": ("moving bits", "#2a7f62"),
-    "overhead": ("cooling and losses (PUE)", "#e6e0f4"),
+_PART_TITLES = {
+    "gpu_idle": "GPU idle",
+    "gpu_prefill": "GPU prefill",
+    "gpu_decode": "GPU decode",
+    "host": "host",
+    "optics": "optics",
+    "switch": "switch",
+    "transfer": "moving bits",
+    "overhead": "cooling and losses (PUE)",
 }
 _SEEN = 0.002
 """A part that is nowhere this share of the tallest bar would only take a place in the legend."""
@@ -56,8 +56,8 @@ def draw(summary: dict[str, Any]) -> Figure | None:
         for part in seen:
             heights = [cell["arms"][arm]["parts_j"][part] for cell in cells]
             axes.bar(
-                range(len(cells)), heights, bottom=bottom, width=0.66,
-                color=PART_COLOURS[part][1], edgecolor="white", linewidth=0.4, zorder=3,
+                range(len(cells)), heights, bottom=bottom, width=0.66, zorder=3,
+                **stacked(part, PART_COLOURS),
             )  # fmt: skip
             bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
         axes.set_xticks(range(len(cells)), [f"{cell['km']:g}" for cell in cells])
@@ -69,8 +69,8 @@ def draw(summary: dict[str, Any]) -> Figure | None:
         axes.set_xlabel("km")
     grid[0].set_ylabel("J per request (proxy)")
     figure.legend(
-        [Patch(color=PART_COLOURS[part][1]) for part in seen],
-        [PART_COLOURS[part][0] for part in seen],
+        [Patch(**stacked(part, PART_COLOURS)) for part in seen],
+        [_PART_TITLES[part] for part in seen],
         loc="upper left", bbox_to_anchor=(0.075, 0.862), ncols=len(seen), fontsize=8.5,
         handlelength=1.0, handleheight=1.0, columnspacing=1.1,
     )  # fmt: skip

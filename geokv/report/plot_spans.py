@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from geokv.report.plot_panels import Panels, single_axis
-from geokv.report.style import INK, SPAN_COLOURS
+from geokv.report.style import INK, SPAN_COLOURS, stacked
 
 
 def draw(summary: dict[str, Any]) -> Figure | None:
@@ -28,8 +28,8 @@ def draw(summary: dict[str, Any]) -> Figure | None:
         for span in seen:
             heights = [_spans(cell)[span] for cell in cells]
             axes.bar(
-                xs, heights, bottom=bottom, width=0.62, color=SPAN_COLOURS[span],
-                label=span.replace("_", " "), zorder=3,
+                xs, heights, bottom=bottom, width=0.62, label=span.replace("_", " "), zorder=3,
+                **stacked(span, SPAN_COLOURS),
             )  # fmt: skip
             bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
         bounds = [cell["arms"]["remote_hit"].get("bound_ms") for cell in cells]

@@ -10,7 +10,7 @@ from geokv.measure.hits import SOURCES
 from geokv.report import words
 from geokv.report.pivot import ARMS, axis_label, pick, values_of
 from geokv.report.plot_frame import Frame
-from geokv.report.style import INK, TIER_COLOURS
+from geokv.report.style import INK, TIER_COLOURS, stacked
 
 _WIDTH = 0.36
 
@@ -56,10 +56,8 @@ def _bar(axes: Any, x: float, arm: dict[str, Any], handles: dict[str, Any]) -> N
             [share],
             bottom=[bottom],
             width=_WIDTH,
-            color=TIER_COLOURS[tier],
-            edgecolor="white",
-            linewidth=0.7,
             zorder=3,
+            **stacked(tier, TIER_COLOURS),
         )
         bottom += share
         if share or tier in handles:

@@ -32,6 +32,24 @@ TIER_COLOURS = {
     "remote": "#2459b5",
     "computed": "#c2571a",
 }
+PART_COLOURS = {
+    "gpu_idle": "#b9bfcc",
+    "gpu_prefill": "#c2571a",
+    "gpu_decode": "#e2b04a",
+    "host": "#7fa8e0",
+    "optics": "#2459b5",
+    "switch": "#57b0a4",
+    "transfer": "#2a7f62",
+    "overhead": "#e6e0f4",
+}
+HATCHES = {
+    "lookup": "xxxx", "completion": "////", "load": "\\\\\\\\", "first_byte": "....",
+    "dram": "////", "disk": "....", "computed": "xxxx",
+    "gpu_decode": "....", "host": "////", "switch": "\\\\\\\\", "transfer": "xxxx",
+    "overhead": "---",
+}  # fmt: skip
+"""Of what lies in one stack, everything that an eye without red, green or blue could take for
+another colour; what is not named is plain."""
 HEAT: Any = LinearSegmentedColormap.from_list("geokv", ["#2459b5", "#f7f7f5", "#c2571a"])
 """Blue is less, orange is more."""
 
@@ -56,6 +74,7 @@ RC: dict[str, Any] = {
     "xtick.major.size": 3,
     "ytick.major.size": 0,
     "legend.frameon": False,
+    "hatch.linewidth": 0.8,
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
 }
@@ -63,3 +82,13 @@ METADATA: dict[str, dict[str, None]] = {
     "svg": {"Date": None, "Creator": None},
     "png": {"Software": None},
 }
+
+
+def stacked(name: str, colours: dict[str, str]) -> dict[str, Any]:
+    """How a part of a stacked bar is filled, for ``bar``, ``barh`` and ``Patch``."""
+    return {
+        "facecolor": colours[name],
+        "edgecolor": "white",
+        "linewidth": 0.5,
+        "hatch": HATCHES.get(name, ""),
+    }

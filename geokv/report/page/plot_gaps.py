@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from geokv.report.style import GRID, INK, MUTED, SERIES, SERIES_MARKERS, SPAN_COLOURS
+from geokv.report.style import GRID, INK, MUTED, SERIES, SERIES_MARKERS, SPAN_COLOURS, stacked
 
 _MOST_PAIRS = 6
 _SHOWN = 0.004
@@ -41,8 +41,8 @@ def draw_attribution(gaps: dict[str, Any]) -> Figure | None:
         for span in seen:
             # A label that begins with an underline has no place in the legend.
             label = span.replace("_", " ") if number == 0 else "_"
-            colour = SPAN_COLOURS[span]
-            axes.barh(y, spans[span], left=left, height=0.31, color=colour, label=label)
+            fill = stacked(span, SPAN_COLOURS)
+            axes.barh(y, spans[span], left=left, height=0.31, label=label, **fill)
             left += spans[span]
         axes.text(left + 0.008 * longest, y, name, va="center", fontsize=8, color=MUTED)
         if not number % 2:
