@@ -14,7 +14,8 @@ from geokv.errors import ConfigError
 from geokv.lab.topology import ends
 from geokv.scenario import Scenario, load_scenario
 from geokv.scenario.load import read_back
-from geokv.scenario.timeline.chaos import _WAYS, KINDS
+from geokv.scenario.timeline.chaos import KINDS
+from geokv.scenario.timeline.draws import WAYS
 
 CHAOS = Path(__file__).resolve().parents[3] / "scenarios" / "drills" / "chaos.yaml"
 
@@ -66,7 +67,7 @@ def test_faults_are_within_their_time_and_never_meet_at_one_thing(seed: int) -> 
 
 
 def test_every_kind_can_be_drawn() -> None:
-    assert set(_WAYS) == set(KINDS)
+    assert set(WAYS) == set(KINDS)
     data = chaos(1, faults=list(KINDS), over="60s", count=40)
     # Whatever else is wrong with a fault is said when it is loaded.
     data["workload"]["requests"] = 2000
@@ -90,6 +91,24 @@ def test_chunks_are_damaged_where_chunks_go() -> None:
         drawn = load_scenario(chaos(seed, faults=["corrupt-chunk"], count=2)).timeline
         links |= {event.link for event in drawn}  # type: ignore[union-attr]
     assert links == {"a-b", "a-c"}
+
+
+def test_a_table_that_began_anew_goes_back_to_nothing() -> None:
+    """What was kept of it went with it, and a stale restart could not be done."""
+    kinds = ["directory-restart", "directory-kill", "site-kill", "link-cut"]
+    how = set()
+    for seed in range(60):
+        gone = False
+        for event in load_scenario(chaos(seed, faults=kinds, count=4)).timeline:
+            if event.fault == "directory-restart":
+                assert event.how == "empty" or not gone
+                how.add((event.how, gone))
+            gone = gone or event.fault.startswith("directory-") or things_of(event) == {"c"}
+    assert ("stale", False) in how and ("empty", True) in how
+
+
+def things_of(event: Any) -> set[str]:
+    return {event.site} if event.fault == "site-kill" else set()
 
 
 def test_what_a_run_keeps_are_the_faults(tmp_path: Path) -> None:
@@ -133,6 +152,27 @@ def test_what_is_wrong_with_it_is_said(random: dict[str, Any], said: str) -> Non
 def test_a_seed_that_is_no_number_is_said_to_be_wrong() -> None:
     with pytest.raises(ConfigError, match="seed"):
         load_scenario({**chaos(), "seed": "x"})
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("cache",), 5),
+        (("cache", "directory"), "central"),
+        (("cache", "directory", "site"), ["c"]),
+        (("deployment",), "big"),
+        (("workload", "tenants"), "two"),
+        (("workload", "providers"), 3),
+    ],
+)
+def test_what_is_wrong_beside_it_is_said_in_its_place(path: tuple[str, ...], value: Any) -> None:
+    data = chaos()
+    inner = data
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    with pytest.raises(ConfigError, match=r"\.".join(path)):
+        load_scenario(data)
 
 
 def test_the_docs_name_its_keys_and_defaults() -> None:
