@@ -15,7 +15,7 @@ from geokv.units import NS_PER_S
 def export(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     otlp: Annotated[
-        Path, typer.Option("--otlp", metavar="FILE", help="OpenTelemetry traces, a line each.")
+        Path, typer.Option("--otlp", metavar="FILE", help="OpenTelemetry traces, lines of JSON.")
     ],
     begin: Annotated[
         str | None,
@@ -30,7 +30,8 @@ def export(
 
     One trace per request: the client's span, and below it the site's spans, which add up to the
     time to first token and to the last. What sites did for it, and faults, are events. The file
-    opens in Jaeger's page (Search → Upload) and is what a collector's otlpjsonfile receiver takes.
+    opens in the page of Jaeger 1.60 or later (Search → Upload) and is what a collector's
+    otlpjsonfile receiver takes, with start_at: beginning. Stores find by time: see --begin.
 
     Examples:
 

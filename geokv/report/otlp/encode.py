@@ -29,25 +29,31 @@ _OF_A_SPAN = {
 }
 """Span → the figures that explain its length."""
 
+SPANS_A_MESSAGE = 500
+"""At some 900 bytes each this keeps a line under the 1 MiB at which collectors cut it in two
+(``max_log_size`` of their file receivers)."""
+
 Json = dict[str, Any]
 
 
-def trace_of(scenario: Scenario, asked: Asked, zero_ns: int) -> Json:
-    """An ``ExportTraceServiceRequest``: the client's span, the site's that tile it, and those of
-    single chunks.
+def trace_of(scenario: Scenario, asked: Asked, zero_ns: int) -> list[Json]:
+    """``ExportTraceServiceRequest``s: the client's span, the site's that tile it, and those of
+    single chunks. There is one, unless the chunks are very many.
 
     Ids follow from the scenario's hash, the cell and the request: equal runs give equal traces.
-    A span of length 0 is a step that did not happen, and is left out.
+    A span of length 0 is a step that did not happen, and is left out. So is what sites noted
+    after the client had ended: no event of a span lies outside of it.
 
     Args:
         zero_ns: nanoseconds since 1970 at which the lab's clock stood at 0.
     """
     trace = _digest(16, scenario.hash, asked.cell.index, asked.request_id)
     root = _span(asked, trace, asked.name, None, asked.sent_ns, asked.done_ns, zero_ns)
+    seen = [one for one in asked.moments if asked.sent_ns <= one.t_ns <= asked.done_ns]
     root |= {
         "kind": _CLIENT,
         "attributes": _attributes(_of_the_request(scenario, asked)),
-        "events": [_event(one, zero_ns) for one in sorted(asked.moments, key=lambda m: m.t_ns)],
+        "events": [_event(one, zero_ns) for one in sorted(seen, key=lambda one: one.t_ns)],
         "status": {"code": _ERROR, "message": asked.error} if asked.error else {"code": _OK},
     }
     spans, at_ns = [], asked.sent_ns
@@ -59,10 +65,11 @@ def trace_of(scenario: Scenario, asked: Asked, zero_ns: int) -> Json:
         at_ns += length_ns
     for number, piece in enumerate(asked.pieces):
         spans.append(_piece(asked, trace, root["spanId"], number, piece, zero_ns))
-    both = [_resource(scenario, f"client-{asked.site}", [root])]
-    if spans:
-        both.append(_resource(scenario, f"site-{asked.site}", spans))
-    return {"resourceSpans": both}
+    groups = [_resource(scenario, f"client-{asked.site}", [root])]
+    for first in range(0, len(spans), SPANS_A_MESSAGE):
+        some = spans[first : first + SPANS_A_MESSAGE]
+        groups.append(_resource(scenario, f"site-{asked.site}", some))
+    return [{"resourceSpans": groups[:2]}, *({"resourceSpans": [one]} for one in groups[2:])]
 
 
 def _steps(asked: Asked) -> dict[str, int]:
@@ -87,13 +94,18 @@ def _span(
 
 
 def _piece(asked: Asked, trace: str, root: str, number: int, piece: Piece, zero_ns: int) -> Json:
-    """A chunk on its way, from asking to being verified; many are under way at once."""
+    """A chunk on its way, from asking to being verified; many are under way at once.
+
+    One that was still under way when its request ended is ``late``: its span, and no other, ends
+    after its parent.
+    """
     from_ns, to_ns = piece.asked_ns, piece.verified_ns
     span = _span(asked, trace, f"chunk {number}", root, from_ns, to_ns, zero_ns)
+    said = {f"geokv.{key}": value for key, value in piece.data.items() if value != ""}
     return span | {
         "name": "chunk",
         "kind": _CLIENT,
-        "attributes": _attributes({f"geokv.{key}": value for key, value in piece.data.items()}),
+        "attributes": _attributes(said | ({"geokv.late": True} if to_ns > asked.done_ns else {})),
         "events": [
             {"timeUnixNano": str(zero_ns + t_ns), "name": name}
             for name, t_ns in (

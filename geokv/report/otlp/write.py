@@ -13,7 +13,8 @@ from geokv.vm.boot import START_OF_TIME_S
 
 
 def write_otlp(run_dir: Path, path: Path, begin_ns: int | None = None) -> int:
-    """One trace per line (the OTLP file exporter's format); returns how many.
+    """Traces as lines of JSON (the OTLP file exporter's format), a very long one as several;
+    returns how many traces.
 
     Args:
         begin_ns: when, since 1970, the first request is said to have been sent. None is what a
@@ -30,6 +31,6 @@ def write_otlp(run_dir: Path, path: Path, begin_ns: int | None = None) -> int:
         zero_ns = begin_ns - min(one.sent_ns for one in asked)
     with saving(path), path.open("w", encoding="utf-8") as out:
         for one in asked:
-            line = json.dumps(trace_of(scenario, one, zero_ns), separators=(",", ":"))
-            out.write(line + "\n")
+            for message in trace_of(scenario, one, zero_ns):
+                out.write(json.dumps(message, separators=(",", ":"), allow_nan=False) + "\n")
     return len(asked)
