@@ -30,13 +30,16 @@ class Sample:
 
     Attributes:
         by_seed: seed → request → TTFT in ns, of the measured requests that were answered. A
-            request of the same name asks the same in every run of the same scenario and seed.
+            request of the same name asks the same wherever ``asked`` is the same.
+        asked: seed → what decides what is asked: workload, model and, where each cell has questions
+            of its own, the cell's number.
         void: why no number of it counts; empty when it does.
     """
 
     label: str
     arm: str
     by_seed: dict[int, dict[str, int]]
+    asked: dict[int, tuple[Any, ...]]
     void: str = ""
 
 
@@ -104,6 +107,10 @@ def _of_drill(run_dir: Path, scenario: Scenario) -> dict[Key, Sample]:
 def _add(found: dict[Key, Sample], cell: Cell, arm: str, times: dict[str, int], void: str) -> None:
     settings = {name: value for name, value in cell.settings.items() if name != AXIS}
     key: Key = (tuple(sorted(settings.items())), arm)
-    sample = found.setdefault(key, Sample(label(settings), arm.replace("-", " "), {}))
+    sample = found.setdefault(key, Sample(label(settings), arm.replace("-", " "), {}, {}))
+    scenario = cell.scenario
+    # Requests of a drill are the same in all of its cells.
+    number = None if scenario.is_drill else cell.index
+    sample.asked[scenario.seed] = (scenario.workload, scenario.deployment.model, number)
     sample.by_seed[cell.scenario.seed] = times
     sample.void = sample.void or void

@@ -4,8 +4,7 @@ the same arm in cells next to each other along an axis, and a remote hit against
 With one seed the samples are requests, compared by Mann and Whitney's test. With several they are
 the medians of the seeds, which saw both sides of a pair, compared by Student's paired test (Georges
 and others, "Statistically rigorous Java performance evaluation", OOPSLA 2007, §3). All p of a run
-are adjusted together by Benjamini and Hochberg (JRSS B 57, 1995), so that of what is called
-different a twentieth at most is so by chance.
+are adjusted together (``many.py``).
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from geokv.measure.arm import ArmResult
 from geokv.measure.cell import CellResult
 from geokv.measure.lines import lines_along
 from geokv.measure.ranks import least_p, mann_whitney, wholly_apart
+from geokv.measure.statistics.many import ALPHA, adjusted
+from geokv.measure.statistics.student import of_mean
 from geokv.scenario.sweep import Cell
 
-ALPHA = 0.05
-"""Below it, adjusted, a difference is called one."""
 REMOTE = "remote-hit"
 Outcome = Literal["differs", "no significant difference", "too few"]
 
@@ -72,19 +71,11 @@ class Difference:
 
 
 def differences(points: Sequence[Point]) -> list[Difference]:
-    """Every pair of a run, axis by axis, then the arms of each cell. Void cells are in none."""
-    return adjusted([*_neighbours(points), *_arms(points)])
-
-
-def adjusted(found: list[Difference]) -> list[Difference]:
-    """The same with each p adjusted for all of them."""
-    tested = [one.p for one in found if one.p is not None]
-    if not tested:
-        return found
-    from scipy import stats
-
-    values = iter(stats.false_discovery_control(tested))
-    return [one if one.p is None else replace(one, adjusted=float(next(values))) for one in found]
+    """Every pair of a run, axis by axis, then the arms of each cell. Void cells are in none.
+    Each p is adjusted for all of them."""
+    found = [*_neighbours(points), *_arms(points)]
+    values = adjusted([one.p for one in found])
+    return [replace(one, adjusted=value) for one, value in zip(found, values, strict=True)]
 
 
 def _neighbours(points: Sequence[Point]) -> Iterator[Difference]:
@@ -135,11 +126,8 @@ def _compared(
 
 
 def paired_p(first: Sequence[float], second: Sequence[float]) -> float:
-    """Two-sided p of Student's paired test; of differences that are all one value 1 where that
-    is nothing, else 0: no spread is left that could explain it."""
-    apart = {a - b for a, b in zip(first, second, strict=True)}
-    if len(apart) == 1:
-        return 1.0 if apart == {0} else 0.0
-    from scipy import stats
-
-    return float(stats.ttest_rel(first, second).pvalue)
+    """Two-sided p of Student's paired test, of two pairs or more; of differences that are all one
+    value 1 where that is nothing, else 0: no spread is left that could explain it."""
+    found = of_mean([a - b for a, b in zip(first, second, strict=True)])
+    assert found is not None, "who has one pair asks for no test"
+    return found.p

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geokv.measure.percentile import Interval, rank
+from geokv.measure.percentile import Interval, percentiles
 from geokv.measure.statistics.carried import CONFIDENCE, least_for_interval
 
 RESAMPLES = 2000
@@ -72,11 +72,9 @@ def percentile_interval(samples: Sequence[int], share: float, stream: Stream) ->
     """
     if not samples or (share > 0.5 and len(samples) < least_for_interval(share)):
         return None
-    place = rank(len(samples), share) - 1
 
     def nearest_rank(one: Values, axis: int = -1) -> Values:
-        found: Values = np.take(np.partition(one, place, axis=axis), place, axis=axis)
-        return found
+        return percentiles(one, share, axis)
 
     if len(set(samples)) == 1:
         low = high = float(samples[0])
@@ -95,13 +93,11 @@ def resampled(
     statistic: Callable[..., Any],
     stream: Stream,
     method: str,
-    paired: bool = False,
 ) -> tuple[float, float]:
     """Ends of the bootstrap interval at ``CONFIDENCE``.
 
     Args:
         data: one or several samples, each drawn anew by itself.
-        paired: all are drawn together, their i-th samples being of one thing.
         statistic: takes as many arrays and ``axis``.
     """
     from scipy import stats
@@ -112,7 +108,6 @@ def resampled(
         n_resamples=RESAMPLES,
         batch=max(1, _AT_ONCE // max(len(one) for one in data)),
         vectorized=True,
-        paired=paired,
         confidence_level=CONFIDENCE,
         method=method,
         rng=stream.numbers(),

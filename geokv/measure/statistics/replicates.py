@@ -23,6 +23,7 @@ from geokv.measure.hits import Hits
 from geokv.measure.percentile import Interval
 from geokv.measure.statistics.carried import CONFIDENCE
 from geokv.measure.statistics.differences import Point
+from geokv.measure.statistics.student import of_mean
 from geokv.measure.statistics.ttft import Ttft
 from geokv.scenario.seeds import AXIS
 from geokv.scenario.sweep import label
@@ -76,15 +77,8 @@ def merged(group: Sequence[CellResult]) -> CellResult:
 
 def student_interval(values: Sequence[float]) -> Interval | None:
     """Of the mean of what two or more seeds came to; None with fewer."""
-    k = len(values)
-    if k < 2:
-        return None
-    from scipy import stats
-
-    middle = sum(values) / k
-    deviation = (sum((one - middle) ** 2 for one in values) / (k - 1)) ** 0.5
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, k - 1)) * deviation / k**0.5
-    return Interval(round(middle - half), round(middle + half), CONFIDENCE)
+    found = of_mean(values)
+    return found and Interval(round(found.low), round(found.high), CONFIDENCE)
 
 
 def mean(values: Iterable[float | None]) -> float | None:

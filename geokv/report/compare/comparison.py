@@ -45,14 +45,14 @@ class Against:
         tested = [pair for pair in self.pairs if pair.outcome in ("slower", "faster")]
         if not tested:
             if self.counts.keys() <= {"too few", "void", "missing"}:
-                return f"nothing can be said: of {len(self.pairs)} medians of the TTFT {counts}"
+                return f"nothing can be said of the TTFT: {counts}"
             whole = len(self.counts) == 1
             shown = f"all {len(self.pairs)} compared" if whole else counts
-            return f"no significant difference of any median TTFT ({shown})"
+            return f"no significant difference of any TTFT ({shown})"
         worst = max(tested, key=lambda pair: abs(_log(pair)))
         return (
-            f"of {len(self.pairs)} medians of the TTFT {counts}; most of all {worst.arm} at "
-            f"{worst.label}: {worst.ratio:.4g} times"
+            f"of {len(self.pairs)} TTFTs {counts}; most of all {worst.arm} at {worst.label}: "
+            f"{worst.ratio:.4g} times"
         )
 
 

@@ -25,7 +25,7 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
         console.print(Text(f"\nrun {number} against the base", style="bold"))
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
         for title in TITLES:
-            right = title in ("base ms", "this ms", "ratio", "p")
+            right = title in ("base p50 ms", "this p50 ms", "ratio", "p")
             table.add_column(title, justify="right" if right else "left", overflow="fold")
         for pair in one.pairs:
             *rest, said = row(pair)

@@ -50,7 +50,7 @@ def _head(comparison: Comparison) -> Head:
 def _section(comparison: Comparison, number: int) -> Section:
     one = comparison.others[number]
     blocks: list[Block] = [Para(f"{one.said[0].upper()}{one.said[1:]}.")]
-    alt = "Ratio of the median TTFT to the base's with its interval, a line per cell and arm"
+    alt = "Ratio of the TTFT to the base's with its interval, a line per cell and arm"
     blocks += chart(partial(draw, one), f"compare-{number + 1}", alt)
     rows, tones = [row(pair) for pair in one.pairs], [_TONES.get(p.outcome, "") for p in one.pairs]
     blocks += [Table(TITLES, rows, tones=tones), Para(ABOUT, quiet=True)]

@@ -39,7 +39,7 @@ def draw(one: Against) -> Figure | None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     margin = 0.06 * max(max(ends) - 1, 1 - min(ends), 1e-4)
     axes.set_xlim(min(*ends, 1) - margin, max(*ends, 1) + margin)
-    axes.set_xlabel("median TTFT of this run over the base's, with the 95 % interval")
+    axes.set_xlabel("TTFT of this run over the base's, with the 95 % interval")
     for outcome, said in (("slower", "slower"), ("faster", "faster"), ("", "no difference told")):
         axes.plot(
             [], [], color=_COLOURS.get(outcome, MUTED), marker=_MARKERS.get(outcome, "D"),

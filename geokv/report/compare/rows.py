@@ -10,7 +10,17 @@ from geokv.measure.comparing.pairs import Pair
 from geokv.report import words
 from geokv.report.compare.comparison import Against, Comparison
 
-TITLES = ["cell", "arm", "base ms", "this ms", "ratio", "95 % interval", "n", "p", "outcome"]
+TITLES = [
+    "cell",
+    "arm",
+    "base p50 ms",
+    "this p50 ms",
+    "ratio",
+    "95 % interval",
+    "n",
+    "p",
+    "outcome",
+]
 
 
 def row(pair: Pair) -> list[str]:
@@ -52,8 +62,10 @@ def header(comparison: Comparison) -> list[str]:
 
 
 ABOUT = (
-    "Medians of the TTFT. Ratio: this over base, above 1 is slower; p: of the difference, adjusted "
-    "for all lines of a table (Benjamini and Hochberg), a difference below 0.05"
+    "Ratio of the TTFT: this over base, above 1 is slower; of pairs and seeds the geometric mean "
+    "of what each came to, of requests that of the medians. p: of there being no difference, "
+    "adjusted for all lines of a table (Benjamini and Hochberg). Slower or faster is said where p "
+    "is below 0.05 and the interval leaves out 1"
 )
 
 

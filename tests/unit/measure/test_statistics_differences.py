@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 from handwritten import MS, SCENARIO, Run
+from scipy import stats
 
 from geokv.measure import summarise
 from geokv.measure.statistics.differences import paired_p
+from geokv.measure.statistics.many import adjusted
+from geokv.measure.statistics.student import of_difference, of_mean
 
 
 def of_requests(requests: int) -> Run:
@@ -113,3 +117,30 @@ def test_pairs_that_differ_by_one_amount_leave_no_chance() -> None:
     assert paired_p([1.0, 2.0, 3.0], [2.0, 3.0, 4.0]) == 0.0
     # Differences 1, 2, 3: t = 2 / (1 / sqrt 3) = 3.464 with two degrees of freedom.
     assert paired_p([2.0, 4.0, 6.0], [1.0, 2.0, 3.0]) == pytest.approx(0.0742, abs=1e-4)
+
+
+def test_student_agrees_with_scipy_and_its_interval_with_its_test() -> None:
+    draw = random.Random(7)
+    for _ in range(200):
+        first = [draw.gauss(0, 1) for _ in range(draw.randint(2, 9))]
+        second = [draw.gauss(0.8, 2) for _ in range(draw.randint(2, 9))]
+        one, both = of_mean(first), of_difference(first, second)
+        assert one is not None and both is not None
+        assert one.p == pytest.approx(stats.ttest_1samp(first, 0).pvalue)
+        welch = stats.ttest_ind(second, first, equal_var=False)
+        assert both.p == pytest.approx(welch.pvalue)
+        assert (both.low, both.high) == pytest.approx(tuple(welch.confidence_interval(0.95)))
+        for found in (one, both):
+            assert (found.p < 0.05) == (not found.low <= 0 <= found.high)
+
+
+def test_no_estimate_of_a_single_one_and_a_certain_one_without_spread() -> None:
+    assert of_mean([1.0]) is None and of_difference([1.0, 2.0], [3.0]) is None
+    assert of_mean([0.5, 0.5]) == (0.5, 0.5, 0.5, 0.0)
+    assert of_difference([1.0, 1.0], [1.0, 1.0, 1.0]) == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_an_adjusted_p_counts_what_was_tested() -> None:
+    # Benjamini and Hochberg: p · m / rank, and never above the next larger one's.
+    assert adjusted([0.03, None, 0.01, 0.02]) == [pytest.approx(0.03), None, 0.03, 0.03]
+    assert adjusted([None, None]) == [None, None]
