@@ -1,16 +1,18 @@
 """The ``geokv`` command. One file per command, each thin: parse, call a room, print, exit.
 
 Exit codes: 0 pass or done, 1 fail, 2 wrong usage, 3 invalid (a link out of tolerance),
-4 unknown or could not be carried out.
+4 unknown or could not be carried out; 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from typer.core import TyperGroup
 
 from geokv.cli import (
     capture,
@@ -32,10 +34,24 @@ from geokv.cli import (
     serve,
     table,
 )
+from geokv.ending import code_of, name_of, take_signals
 from geokv.errors import GeokvError
+
+
+class _Commands(TyperGroup):
+    """What stops a command becomes its exit code, whichever command it is."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            Console(stderr=True).print(f"stopped by {name_of(error)}")
+            raise typer.Exit(code_of(error)) from None
+
 
 app = typer.Typer(
     name="geokv",
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -66,6 +82,7 @@ app.add_typer(profile.app, name="profile")
 
 def main() -> None:
     """Entry point: expected errors become a message and an exit code, never a traceback."""
+    take_signals()
     try:
         app()
     except GeokvError as error:

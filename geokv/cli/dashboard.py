@@ -56,9 +56,6 @@ def dashboard(
         print(f"{root} at {ready.url}\n\nCtrl-C ends it, and the runs started from it.", flush=True)
 
     settings = Settings(root=root, host=host, port=port, exposed=expose)
-    try:
-        ended = asyncio.run(serve_dashboard(settings, tell))
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    ended = asyncio.run(serve_dashboard(settings, tell))
     runs = f", and with it {ended} run{'s' if ended > 1 else ''}" if ended else ""
     noise.print(f"ended{runs}")

@@ -49,14 +49,14 @@ def drill(
     """Run drills side by side, each in a VM of its own, and print one table.
 
     A drill that breaks ends no other. Each leaves a run folder with its sheet,
-    in English and Japanese. Ctrl-C ends all VMs and prints what was done.
+    in English and Japanese. Ctrl-C, or SIGTERM, ends all VMs and prints what was done.
 
     With --repeat each drill is run with one seed after another, without its
     control. Of a seed that fails the run folder is kept, and its timeline is
     shrunk by real runs to shrunk.yaml, the least that still fails.
 
     The exit code is that of the worst verdict: 1 fail, 3 invalid, 4 unknown or
-    could not run, 0 all pass; 130 after Ctrl-C.
+    could not run, 0 all pass; 130 after Ctrl-C, 143 after SIGTERM.
 
     Examples:
 
@@ -68,7 +68,7 @@ def drill(
     """
     from geokv.drills.find import find_drills, load_drill, without_control
     from geokv.drills.hunt import hunt, print_hunt
-    from geokv.drills.suite import STOPPED, Task, exit_code, run_tasks
+    from geokv.drills.suite import Task, exit_code, run_tasks
     from geokv.drills.table import print_drills
     from geokv.drills.watch import watcher
     from geokv.report.console import table_console
@@ -94,7 +94,7 @@ def drill(
             print_hunt(found, words, table_console())
             ended += found.ended
             if found.stopped:
-                raise typer.Exit(STOPPED)
+                raise typer.Exit(found.stopped)
         raise typer.Exit(exit_code(ended))
     tasks = [
         Task(scenario.name, scenario, out / scenario.name if out else None)

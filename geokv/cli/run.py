@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-STOPPED = 130
-"""Exit code after Ctrl-C, as a shell has it."""
+from geokv.ending import code_of, name_of
 
 
 def run(
@@ -56,9 +55,9 @@ def run(
 ) -> None:
     """Run a scenario, print its table and keep its run folder.
 
-    The exit code is the verdict: 0 pass, 1 fail, 3 invalid, 4 unknown; 130 after Ctrl-C, which
-    ends all VMs. Standard output is the result; progress goes to standard error: a live view
-    on a terminal, lines anywhere else.
+    The exit code is the verdict: 0 pass, 1 fail, 3 invalid, 4 unknown; 130 after Ctrl-C and
+    143 after SIGTERM, which end all VMs. Standard output is the result; progress goes to
+    standard error: a live view on a terminal, lines anywhere else.
 
     Examples:
 
@@ -109,7 +108,7 @@ def run(
             else:
                 print_run(summary)
                 typer.echo(f"\nrun folder: {run_dir}")
-    except KeyboardInterrupt:
-        noise.print("stopped by Ctrl-C: the run folder keeps what was recorded")
-        raise typer.Exit(STOPPED) from None
+    except KeyboardInterrupt as error:
+        noise.print(f"stopped by {name_of(error)}: the run folder keeps what was recorded")
+        raise typer.Exit(code_of(error)) from None
     raise typer.Exit(int(summary["exit_code"]))

@@ -103,11 +103,7 @@ def serve(
         request_deadline_s=_quantity("--deadline", deadline, parse_seconds),
         threads=threads,
     )
-    # Ctrl-C while the model is loaded: there is nothing to end yet.
-    try:
-        asyncio.run(serve_alone(settings, lambda ready: _tell(settings, ready)))
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    asyncio.run(serve_alone(settings, lambda ready: _tell(settings, ready)))
     Console(stderr=True).print("ended")
 
 

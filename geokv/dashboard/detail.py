@@ -50,6 +50,7 @@ def detail_of(head: Head, run_dir: Path) -> dict[str, Any]:
         "reasons": _texts(summary.get("reasons")),
         "warnings": _texts(summary.get("warnings")),
         "judged": _judged(summary.get("expectations")),
+        "verdicts": _verdicts(summary.get("cells")),
         "reports": [{"path": path, "title": title} for path, title in _REPORTS if path in here],
         "files": files,
     }
@@ -65,6 +66,15 @@ def _judged(value: Any) -> list[dict[str, Any]]:
         for one in (value if isinstance(value, list) else [])
         if isinstance(one, dict) and {"name", "ok", "said"} <= one.keys()
     ]
+
+
+def _verdicts(cells: Any) -> dict[str, str]:
+    """Of a drill: what is said of each cell, by its number."""
+    return {
+        str(one["cell"]): str(one["verdict"])
+        for one in (cells if isinstance(cells, list) else [])
+        if isinstance(one, dict) and {"cell", "verdict"} <= one.keys()
+    }
 
 
 def _topology(data: Any) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from geokv.dashboard.app import Dashboard, build_app
 from geokv.dashboard.guard import Guard
+from geokv.ending import set_when_told
 from geokv.errors import ConfigError
 from geokv.site.front import HttpServer, listen
 
@@ -47,7 +47,7 @@ class Ready:
 
 
 async def serve_dashboard(settings: Settings, on_ready: Callable[[Ready], None]) -> int:
-    """Serve until SIGINT or SIGTERM, then end the runs that were started from the page.
+    """Serve until Ctrl-C, SIGTERM or SIGHUP, then end the runs that were started from the page.
 
     Returns:
         How many runs there were to end.
@@ -78,9 +78,7 @@ async def _serve(
     port = int(listener.getsockname()[1])
     everywhere = settings.host == _EVERYWHERE
     stop, token = asyncio.Event(), secrets.token_urlsafe(24)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    set_when_told(stop)
     dashboard = Dashboard(settings.root, stop, max(2, len(os.sched_getaffinity(0))))
     app = build_app(dashboard)
     names = {LOOPBACK, "localhost"} | ({socket.gethostname()} if everywhere else {settings.host})

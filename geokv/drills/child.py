@@ -2,7 +2,7 @@
 
 The processes are forked from one that has imported everything once. A child takes no signal of
 the terminal: whoever started it tells it to stop, and it then ends its VMs. Should its parent die,
-the next step it reports finds nobody, and it ends as well.
+nobody reads what it reports, and it ends as well.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import multiprocessing as mp
 import os
+import select
 import signal
+import threading
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -19,10 +21,11 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Literal
 
+from geokv.ending import code_of, take_signals
 from geokv.errors import GeokvError
 from geokv.scenario import Scenario, load_scenario
 
-PRELOAD = ("geokv.runner", "geokv.report.sheet.write")
+PRELOAD = ("geokv.drills.apart", "geokv.runner", "geokv.report.sheet.write")
 Pages = Literal["always", "unless-pass", "never"]
 """Of which runs tables, sheets and drawings are made: they cost more than judging does."""
 STOP_S = 30.0
@@ -34,9 +37,13 @@ def run_in_child(
 ) -> None:
     """Run a resolved scenario; send ``(kind, value)`` pairs and a last one:
 
-    ``step`` a step of the run · ``done`` its summary · ``error`` (message, hint) · ``stopped``.
+    ``step`` a step of the run · ``done`` its summary · ``error`` (message, hint) · ``stopped``
+    the exit code of what stopped it.
     """
-    _take_signals()
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    take_signals()
+    threading.Thread(target=_end_without_reader, args=(channel.fileno(),), daemon=True).start()
     from geokv.report.outputs import FORMATS
     from geokv.report.run_folder import write_all
     from geokv.runner import run_scenario
@@ -44,36 +51,37 @@ def run_in_child(
     def step(one: dict[str, Any]) -> None:
         channel.send(("step", one))
 
+    def end(kind: str, value: Any) -> None:
+        # Whoever has asked for it may be gone.
+        with contextlib.suppress(OSError):
+            channel.send((kind, value))
+
     try:
         formats = FORMATS if pages == "always" else ()
         folder, summary = run_scenario(load_scenario(data), out, step, root, formats=formats)
         if pages == "unless-pass" and summary["verdict"] != "pass":
             write_all(folder)
-        channel.send(("done", summary))
+        end("done", summary)
     except GeokvError as error:
-        channel.send(("error", (error.message, error.hint)))
-    except KeyboardInterrupt:
-        with contextlib.suppress(OSError):
-            channel.send(("stopped", None))
+        end("error", (error.message, error.hint))
+    except KeyboardInterrupt as error:
+        end("stopped", code_of(error))
     except BrokenPipeError:
         pass
     except Exception:
         # A defect of ours ends this drill and no other; its trace is what can be said of it.
-        channel.send(("error", (traceback.format_exc(), "this is a defect of geokv")))
+        end("error", (traceback.format_exc(), "this is a defect of geokv"))
     finally:
         channel.close()
 
 
-def _take_signals() -> None:
-    os.setpgid(0, 0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def stop(*_: object) -> None:
-        # A second one would interrupt the ending of the VMs.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, stop)
+def _end_without_reader(pipe: int) -> None:
+    """Wait until nobody can read from the other end, then stop this process."""
+    poll = select.poll()
+    # An error is told whatever one asks for.
+    poll.register(pipe, 0)
+    poll.poll()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Child:

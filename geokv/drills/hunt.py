@@ -21,6 +21,7 @@ from geokv.drills.find import load_drill, without_control
 from geokv.drills.shrink import Drill, shrink
 from geokv.drills.suite import Ended, Task, Watch, run_tasks
 from geokv.drills.watch import STYLES, watcher
+from geokv.ending import code_of, name_of, stop_of
 from geokv.errors import ConfigError
 from geokv.report.disk import saving, write_text
 from geokv.report.sheet import figures
@@ -39,7 +40,8 @@ class Hunt:
 
     Attributes:
         shrunk: seed → the file that still fails, and how many runs it took.
-        stopped: by Ctrl-C; what had been found until then is kept.
+        stopped: exit code of the signal that stopped it, 0 when none did; what had been found
+            until then is kept.
     """
 
     name: str
@@ -47,7 +49,7 @@ class Hunt:
     seeds: list[int]
     ended: list[Ended]
     shrunk: dict[int, tuple[Path, int]] = field(default_factory=dict)
-    stopped: bool = False
+    stopped: int = 0
 
 
 def hunt(
@@ -79,7 +81,7 @@ def hunt(
         ended = run_tasks(tasks, jobs, _Tidy(watch))
     found = Hunt(name, folder, list(seeds), ended)
     write_text(folder / "seeds.csv", to_csv(found))
-    found.stopped = any(one.stopped for one in ended)
+    found.stopped = max(one.stopped for one in ended)
     for seed, one in zip(seeds, ended, strict=True):
         if one.verdict == "fail" and one.run_dir is not None and not found.stopped:
             console.print(Text(f"shrinking {one.task.name}"), soft_wrap=True)
@@ -113,9 +115,9 @@ def _shrink(found: Hunt, seed: int, failed: Ended, jobs: int, console: Console) 
     runs.best = failed.task.scenario.resolved()
     try:
         least = shrink(runs.best, runs.first_failing)
-    except KeyboardInterrupt:
-        least, found.stopped = runs.best, True
-        runs.said.append("stopped by Ctrl-C")
+    except KeyboardInterrupt as error:
+        least, found.stopped = runs.best, code_of(error)
+        runs.said.append(f"stopped by {name_of(error)}")
     file = failed.run_dir / SHRUNK
     text = yaml.safe_dump(least, sort_keys=False, allow_unicode=True, width=96)
     write_text(file, text)
@@ -150,7 +152,7 @@ class _Runs:
                 return None
             for (place, _), ended in zip(batch, self._run(batch), strict=True):
                 if ended.stopped:
-                    raise KeyboardInterrupt
+                    raise stop_of(ended.stopped)
                 if ended.summary is not None and broken(ended.summary) & self._lines:
                     self.best = drills[place]
                     return place

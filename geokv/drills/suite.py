@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from geokv.drills.child import STOP_S, Child, Pages, context
+from geokv.ending import code_of
 from geokv.measure.verdict import EXIT_CODES
 from geokv.scenario import Scenario
 
-STOPPED = 130
-"""Exit code after Ctrl-C, as a shell has it."""
 _LOOK_S = 0.25
 
 
@@ -43,6 +42,7 @@ class Ended:
     Attributes:
         summary: None when it could not be carried out, or was stopped.
         error: why it could not; ``hint`` what to do.
+        stopped: exit code of the signal that stopped it, as a shell has it; 0 when none did.
         real_s: wall clock.
     """
 
@@ -51,7 +51,7 @@ class Ended:
     summary: dict[str, Any] | None = None
     error: str = ""
     hint: str = ""
-    stopped: bool = False
+    stopped: int = 0
     real_s: float = 0.0
 
     @property
@@ -75,8 +75,8 @@ class Watch(Protocol):
 def exit_code(ended: Sequence[Ended]) -> int:
     """By the worst: stopped, then fail, invalid, what could not run or is unknown, pass."""
     words = {one.verdict for one in ended}
-    if "stopped" in words:
-        return STOPPED
+    if stopped := max((one.stopped for one in ended), default=0):
+        return stopped
     for word in ("fail", "invalid", "unknown"):
         if word in words:
             return EXIT_CODES[word]
@@ -86,8 +86,8 @@ def exit_code(ended: Sequence[Ended]) -> int:
 def run_tasks(tasks: Sequence[Task], jobs: int, watch: Watch) -> list[Ended]:
     """Run all, those that ask most first, and return them in the order they were given.
 
-    A run that fails or breaks ends no other. Ctrl-C ends all: what ran is stopped, what had not
-    begun is not, and both are said to be ``stopped``.
+    A run that fails or breaks ends no other. Ctrl-C, SIGTERM and SIGHUP (``geokv.ending``) end
+    all: what ran is stopped, what had not begun is not, and both are said to be ``stopped``.
 
     Args:
         jobs: VMs at once.
@@ -115,9 +115,9 @@ class _Suite:
                 while self._waiting and len(self._running) < self._jobs:
                     self._begin(self._waiting.pop(0))
                 self._look()
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             with _deaf():
-                self._stop()
+                self._stop(code_of(error))
         finally:
             # Nothing is left when anything else goes wrong here.
             for child in self._running.values():
@@ -164,14 +164,14 @@ class _Suite:
         elif kind == "error":
             ended.error, ended.hint = value
         elif kind == "stopped":
-            ended.stopped = True
+            ended.stopped = value
         else:
             ended.error = f"its process ended by itself (exit code {child.process.exitcode})"
             ended.hint = "log.txt in its run folder shows how far it came"
         self._ended[number] = ended
         self._watch.ended(number, ended)
 
-    def _stop(self) -> None:
+    def _stop(self, code: int) -> None:
         for child in self._running.values():
             child.stop()
         for number in list(self._running):
@@ -179,18 +179,21 @@ class _Suite:
             while child.channel.poll(STOP_S) and child.read(self._taker(number)):
                 continue
             if self._last.get(number, ("", None))[0] not in ("done", "error"):
-                self._last[number] = ("stopped", None)
+                self._last[number] = ("stopped", code)
             self._end(number)
-        for number in self._waiting:
-            self._ended[number] = Ended(self._tasks[number], stopped=True)
+        # What waits, and what was just being started.
+        for number, task in enumerate(self._tasks):
+            self._ended.setdefault(number, Ended(task, stopped=code))
         self._waiting = []
 
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """While things are put away, which has a limit, another Ctrl-C changes nothing."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """While things are put away, which has a limit, another signal to end changes nothing."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from geokv.ending import code_of
 from geokv.errors import GeokvError
 from geokv.live.events import EventLog
 from geokv.live.follow import LAST
@@ -64,7 +65,7 @@ def _failed(error: BaseException) -> dict[str, Any]:
     if isinstance(error, GeokvError):
         said = {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}
     elif isinstance(error, KeyboardInterrupt):
-        said = {"message": "stopped", "hint": "", "exit_code": 130}
+        said = {"message": "stopped", "hint": "", "exit_code": code_of(error)}
     else:
         said = {"message": f"{type(error).__name__}: {error}", "hint": "", "exit_code": 4}
     return {"event": "failed", **said}

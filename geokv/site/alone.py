@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from geokv.cache.locality import DramTier
 from geokv.cache.ownership import LocalDirectory
 from geokv.cache.shared import SharedCache
 from geokv.cache.substrate.tcp import TcpTransport
+from geokv.ending import set_when_told
 from geokv.engine.compute import ChargedCompute, Compute, RealCompute
 from geokv.engine.engine import Engine
 from geokv.engine.load import load_model
@@ -81,7 +81,7 @@ class Ready:
 
 
 async def serve_alone(settings: AloneSettings, on_ready: Callable[[Ready], None]) -> None:
-    """Serve until SIGINT or SIGTERM.
+    """Serve until Ctrl-C, SIGTERM or SIGHUP.
 
     Raises:
         GeokvError: it cannot start: port taken, model missing, pool too small …
@@ -104,9 +104,7 @@ async def _serve(
     deadline_s = settings.request_deadline_s
     api = build_api("local", name, worker, [tenant], deadline_s, [settings.api_key])
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    set_when_told(stop)
     on_ready(
         Ready(
             name,

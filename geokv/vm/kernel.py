@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ SOURCE_SERIES = "6.12"
 BUILD_TOOLS = ("gcc", "make", "flex", "bison", "bc", "patch", "xz")
 STEPS = 890
 """Lines a build prints for files it makes: the length of a progress bar."""
+_PUT_AWAY_S = 30.0
 
 _MADE = re.compile(r"^\s+(CC|AS|AR|LD|HOSTCC|HOSTLD|GEN|UPD|SYSHDR|WRAP)\s")
 
@@ -137,6 +139,7 @@ def build_kernel(on_step: Callable[[str, int], None], timeout_s: float = 3600) -
         stdin=subprocess.DEVNULL,
         text=True,
         errors="replace",
+        start_new_session=True,
     ) as build:
         assert build.stdout is not None
         try:
@@ -149,7 +152,7 @@ def build_kernel(on_step: Callable[[str, int], None], timeout_s: float = 3600) -
                 on_step(phase, made)
             status = build.wait(timeout=timeout_s)
         except BaseException:
-            build.terminate()
+            _end(build)
             raise
     found = find_kernel()
     if status != 0 or found is None:
@@ -158,6 +161,16 @@ def build_kernel(on_step: Callable[[str, int], None], timeout_s: float = 3600) -
             f"disk space? {shutil.disk_usage(out.parent).free // 2**20} MiB are free",
         )
     return found
+
+
+def _end(build: subprocess.Popen[str]) -> None:
+    """The script and all compilers; it puts its folder away once they have ended."""
+    os.killpg(build.pid, signal.SIGTERM)
+    try:
+        build.wait(_PUT_AWAY_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(build.pid, signal.SIGKILL)
+        build.wait()
 
 
 def _release(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What ``geokv run`` says while it runs: on a terminal, in a pipe, not at all, and after Ctrl-C."""
+"""What ``geokv run`` says while it runs: on a terminal, in a pipe, not at all, and when stopped."""
 
 from __future__ import annotations
 
@@ -109,16 +109,18 @@ def test_quiet_is_quiet_but_not_about_errors(geokv: Geokv, vm: None, tmp_path: P
 
 
 @pytest.mark.timeout(300)
-def test_ctrl_c_gives_the_terminal_back_and_leaves_no_vm(
-    geokv: Geokv, vm: None, tmp_path: Path
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_being_told_to_end_gives_the_terminal_back_and_leaves_no_vm(
+    geokv: Geokv, vm: None, tmp_path: Path, number: signal.Signals
 ) -> None:
     out = tmp_path / "stopped"
     run = OnTerminal(geokv, "run", "smoke", "--out", out)
     try:
         assert run.read("recompute", 200), run.seen
-        run.process.send_signal(signal.SIGINT)
-        assert run.read("stopped by Ctrl-C", 60), run.seen
-        assert run.process.wait(30) == 130
+        run.process.send_signal(number)
+        name = "Ctrl-C" if number is signal.SIGINT else "SIGTERM"
+        assert run.read(f"stopped by {name}", 60), run.seen
+        assert run.process.wait(30) == 128 + number
         stdout = run.process.stdout
         assert stdout is not None and stdout.read() == ""
     finally:
@@ -126,5 +128,7 @@ def test_ctrl_c_gives_the_terminal_back_and_leaves_no_vm(
     assert "Traceback" not in run.seen and "Aborted" not in run.seen
     assert run.seen.count(HIDE) == run.seen.count(SHOW) == 1
     assert (out / "log.txt").stat().st_size > 0
+    last = json.loads((out / "events.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    assert (last["event"], last["exit_code"]) == ("failed", 128 + number)
     running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     assert str(tmp_path) not in running.stdout

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import subprocess
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from geokv.paths import CHECKOUT
 __all__ = ["browser"]
 
 NAME = "20260101-000000-0123abcd"
+LINK_CUT = CHECKOUT / "scenarios" / "drills" / "link-cut.yaml"
 NETWORKS = sorted(path.stem for path in (CHECKOUT / "topologies").glob("*.yaml"))
 
 
@@ -44,12 +46,12 @@ def shared(
     one.end()
 
 
-def copy_in(run: Run, folder: Path, name: str) -> None:
+def copy_in(run: Run, folder: Path, name: str, scenario: str = "smoke") -> None:
     """A finished run appears, all at once."""
     apart = folder.parent / "apart"
     shutil.copytree(run.folder, apart)
-    (folder / "smoke").mkdir(exist_ok=True)
-    apart.rename(folder / "smoke" / name)
+    (folder / scenario).mkdir(exist_ok=True)
+    apart.rename(folder / scenario / name)
 
 
 def test_runs_appear_and_a_finished_one_shows_its_verdict(
@@ -135,6 +137,47 @@ def test_the_keyboard_reaches_everything(shared: Dashboard, browser: Browser) ->
         page.keyboard.press("Space")
         expect(page.get_by_role("button", name="log scale")).to_have_attribute(
             "aria-pressed", "true"
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_events_of_cells_with_clocks_of_their_own_stand_apart(
+    dashboard: Dashboard, browser: Browser, geokv: Geokv, vm: None
+) -> None:
+    """The two cells of a drill, each in a VM of its own, at once."""
+    run = geokv.run_scenario(LINK_CUT, "--set", "vm.jobs=2", timeout=400)
+    copy_in(run, dashboard.folder, NAME, "link-cut")
+    text = (run.folder / "events.jsonl").read_text(encoding="utf-8")
+    steps = [json.loads(line) for line in text.splitlines()]
+    parts = [step["part"] for step in steps if "part" in step]
+    assert sum(one != other for one, other in pairwise(parts)) > 4, "they come mixed"
+    with quiet_page(browser) as page:
+        page.goto(f"{dashboard.base}#/run/link-cut~{NAME}")
+        log = page.get_by_role("log")
+        heads = log.get_by_role("heading")
+        expect(heads).to_have_text(["as written", "control: fails as it must", "the run"])
+        for name in ("as written", "control: fails as it must"):
+            lines = log.locator("section").filter(has=page.get_by_role("heading", name=name))
+            expect(lines.locator("li").filter(has_text="cut (a-b): took effect")).to_have_count(1)
+            times = [float(one.split()[0]) for one in lines.locator("time").all_text_contents()]
+            assert times == sorted(times) and len(times) > 6
+        whole = log.locator("section").filter(has=page.get_by_role("heading", name="the run"))
+        expect(whole.locator("li")).to_have_text(["·writing the report", "✓verdict: pass"])
+        choice = page.get_by_label("Cell of the events shown")
+        choice.focus()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowDown")
+        expect(log.locator("h3:visible")).to_have_text(["control: fails as it must"])
+        expect(log.locator("li:visible").filter(has_text="requests failed")).to_have_count(1)
+        page.keyboard.press("Tab")
+        expect(log).to_be_focused()
+        page.set_viewport_size({"width": 390, "height": 844})
+        expect(choice).to_be_visible()
+        assert fits(page)
+        cells = page.get_by_label("Cell shown", exact=True).locator("option")
+        expect(cells).to_have_text(
+            ["as judged", "all cells", "as written", "control: fails as it must"]
         )
 
 

@@ -1,12 +1,9 @@
-"""``geokv drill`` as a user types it: many at once, a hunt that shrinks, and Ctrl-C."""
+"""``geokv drill`` as a user types it: many at once, and a hunt that shrinks."""
 
 from __future__ import annotations
 
 import csv
 import json
-import signal
-import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -78,28 +75,6 @@ def test_a_hunt_keeps_what_fails_and_shrinks_it(geokv: Geokv, vm: None, tmp_path
     tried = (kept / "shrink.txt").read_text(encoding="utf-8").splitlines()
     assert tried[0] == "16 requests, no fault (run 1): breaks expect:ttft_p99_at_most"
     assert not list(folder.glob("shrink-*")), "its runs are tidied up"
-
-
-def test_ctrl_c_leaves_nothing_and_says_what_was_done(
-    geokv: Geokv, vm: None, tmp_path: Path
-) -> None:
-    """While both VMs run."""
-    first, second = drill_file(tmp_path, "first"), drill_file(tmp_path, "second")
-    process = geokv.start("drill", first, second, "--out", tmp_path / "out")
-    assert process.stderr is not None
-    seen = 0
-    start_s = time.monotonic()
-    for line in process.stderr:
-        seen += "cell" in line
-        if seen == 2 or time.monotonic() - start_s > SLOW_S / 2:
-            break
-    assert seen == 2
-    process.send_signal(signal.SIGINT)
-    stdout, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert stdout.count("stopped") == 2
-    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
-    assert str(tmp_path) not in running.stdout
 
 
 @pytest.mark.parametrize("language", ["en", "ja"])

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import alive, descendants, wait_gone
 
 from geokv.paths import CHECKOUT
 from geokv.vm.kernel import kernel_path
@@ -73,44 +74,6 @@ def start_parent(home: Path) -> tuple[subprocess.Popen[str], set[int]]:
     vm = descendants(parent.pid)
     assert len(vm) >= 2, "a VM is a kernel and at least one process of its guest"
     return parent, vm
-
-
-def descendants(root: int) -> set[int]:
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                text = (entry / "stat").read_text()
-            except OSError:
-                continue
-            children.setdefault(int(text.rpartition(")")[2].split()[1]), []).append(int(entry.name))
-    found: set[int] = set()
-    todo = [root]
-    while todo:
-        new = children.get(todo.pop(), [])
-        found.update(new)
-        todo += new
-    return found
-
-
-def alive(pids: set[int]) -> set[int]:
-    """Those that run still; a zombie that nobody has collected does not."""
-    found = set()
-    for pid in pids:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if state != "Z":
-            found.add(pid)
-    return found
-
-
-def wait_gone(pids: set[int]) -> None:
-    ends = time.monotonic() + 5
-    while alive(pids):
-        assert time.monotonic() < ends, f"still alive: {alive(pids)}"
-        time.sleep(0.02)
 
 
 def folders(home: Path) -> list[Path]:

@@ -54,11 +54,10 @@ export class Model {
     this.sample = null;
     this.log = [];
     this.written = 0;
-    this.revised = 0;
     this.answers = new Map();
     this.requests = 0;
     this.dropped = 0;
-    this.last_ns = NaN;
+    this.clocks = new Map();
     this.real_s = NaN;
     this.failed = null;
     this.plan = null;
@@ -66,7 +65,7 @@ export class Model {
   }
 
   take(step) {
-    if (Number.isFinite(step.t_ns)) this.last_ns = step.t_ns;
+    if (Number.isFinite(step.t_ns)) this.clocks.set(step.part ?? 0, step.t_ns);
     if (Number.isFinite(step.real_s)) this.real_s = step.real_s;
     const take = TAKERS[step.event];
     if (take) take(this, step);
@@ -76,6 +75,17 @@ export class Model {
   cellOf(step) {
     const number = step.cell ?? this.parts.get(step.part ?? 0);
     return number === undefined ? null : (this.cells.get(number) ?? null);
+  }
+
+  /** What the clock of the newest cell showed last; VMs side by side have one each. */
+  get last_ns() {
+    return this.clocks.get(this.newest?.part ?? 0) ?? NaN;
+  }
+
+  /** What a cell is called; a control is named by what it must do, or did. */
+  nameOf(cell) {
+    if (!cell.control) return cell.label;
+    return `control: ${this.about?.verdicts?.[cell.number] ?? "must fail"}`;
   }
 
   /** Faults that last in the newest cell: name → fault. */
@@ -107,13 +117,13 @@ export class Model {
 
   /** Failures one after another are one line, so that they drive nothing else out of sight. */
   writeFailure(step, name) {
-    const last = this.log.at(-1);
+    const cell = this.cellOf(step);
+    const last = this.log.findLast((entry) => entry.cell === cell.number);
     const words = String(step.error || step.status || "");
     if (last?.failures) {
       last.failures += 1;
       last.said = `${last.failures} requests failed`;
       last.words = `the last ${name}: ${words}`;
-      this.revised += 1;
       return;
     }
     this.write(step, "bad", "1 request failed", `${name}: ${words}`);
@@ -121,7 +131,10 @@ export class Model {
   }
 
   write(step, kind, said, words = "") {
-    this.log.push({ t_ns: step.t_ns, real_s: step.real_s, kind, said: String(said), words: String(words ?? "") });
+    // What no VM said is of the whole run.
+    const whole = step.part === undefined && step.cell === undefined;
+    const cell = whole ? undefined : this.cellOf(step)?.number;
+    this.log.push({ cell, over: whole && this.cells.size > 0, t_ns: step.t_ns, kind, said: String(said), words: String(words ?? "") });
     this.written += 1;
     if (this.log.length > MOST_LOG) this.log.shift();
   }
@@ -140,6 +153,7 @@ const TAKERS = {
   cell(model, step) {
     const cell = {
       number: step.cell,
+      part: step.part ?? 0,
       label: step.label ?? `cell ${step.cell}`,
       links: new Map((step.links ?? []).map((link) => [link.link, link])),
       control: model.isControl(step.cell),
@@ -152,7 +166,6 @@ const TAKERS = {
     model.parts.set(step.part ?? 0, step.cell);
     model.newest = cell;
     model.sample = null;
-    model.write(step, "cell", cell.label);
   },
   check: (model, step) => model.write(step, "step", `links checked ${step.phase ?? ""}`.trim()),
   request(model, step) {

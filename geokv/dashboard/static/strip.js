@@ -53,13 +53,12 @@ export class Strip {
   show(model, site) {
     this.model = model;
     this.site = site;
-    const key = `${[...model.cells.values()].map((cell) => cell.label).join("|")}|${model.about?.state}`;
+    const key = `${[...model.cells.values()].map((cell) => model.nameOf(cell)).join("|")}|${model.about?.state}`;
     if (key !== this.key) {
       this.key = key;
       this.cell.hidden = model.cells.size < 2;
       const first = model.about?.state === "running" ? "newest cell" : "as judged";
-      const named = (cell) => (cell.control ? `${cell.label} (control: must fail)` : cell.label);
-      const options = [["", first], ["all", "all cells"]].concat([...model.cells.values()].map((cell) => [String(cell.number), named(cell)]));
+      const options = [["", first], ["all", "all cells"]].concat([...model.cells.values()].map((cell) => [String(cell.number), model.nameOf(cell)]));
       this.cell.replaceChildren(...options.map(([value, said]) => h("option", { value, selected: value === this.chosen }, said)));
     }
     this.draw();
@@ -248,7 +247,7 @@ export class Strip {
       this.body.replaceChildren(...rows);
       for (const mark of this.body.querySelectorAll(".key")) mark.style.color = `var(${mark.dataset.colour})`;
     }
-    const where = cells.length > 1 ? "all cells" : (cells[0]?.label ?? "no cell yet");
+    const where = cells.length > 1 ? "all cells" : (cells[0] ? this.model.nameOf(cells[0]) : "no cell yet");
     const said = `Time to first token of ${requests.length} requests, ${where}; the table has the numbers`;
     if (this.canvas.getAttribute("aria-label") !== said) this.canvas.setAttribute("aria-label", said);
   }

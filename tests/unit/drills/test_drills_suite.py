@@ -18,6 +18,7 @@ from geokv.drills.find import find_drills, load_drill, shipped_drills, without_c
 from geokv.drills.suite import Ended, Task, exit_code, run_tasks
 from geokv.drills.table import print_drills, row, titles, what_was_done
 from geokv.drills.watch import Board, Lines
+from geokv.ending import Stopped
 from geokv.errors import ConfigError
 from geokv.report.sheet.words import words_of
 from geokv.scenario import Scenario, load_scenario
@@ -51,7 +52,7 @@ class Seen:
 def ended(verdict: str) -> Ended:
     task = Task(verdict, load_drill(CUT))
     if verdict in ("error", "stopped"):
-        return Ended(task, error="x" * (verdict == "error"), stopped=verdict == "stopped")
+        return Ended(task, error="x" * (verdict == "error"), stopped=130 * (verdict == "stopped"))
     return Ended(task, summary={"verdict": verdict})
 
 
@@ -122,7 +123,10 @@ def test_a_child_that_dies_is_said_to_have(tmp_path: Path, monkeypatch: Any) -> 
     assert one.verdict == "error" and "ended by itself" in one.error
 
 
-def test_ctrl_c_ends_what_runs_and_says_what_was_done(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_ends_what_runs_and_says_what_was_done(
+    tmp_path: Path, name: str, status: int
+) -> None:
     """A second one, while things are put away, changes nothing."""
     code = f"""
         import os, signal, sys, time
@@ -130,15 +134,17 @@ def test_ctrl_c_ends_what_runs_and_says_what_was_done(tmp_path: Path) -> None:
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         from test_drills_suite import Seen, broken
         from geokv.drills.suite import Task, exit_code, run_tasks
+        from geokv.ending import take_signals
 
         # What was started in the background of a shell has it ignored.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        take_signals()
 
         class Impatient(Seen):
             def begun(self, number):
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.{name})
             def ended(self, number, ended):
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.{name})
 
         tasks = [Task(n, broken(n), Path({str(tmp_path)!r}) / n) for n in ("one", "two")]
         found = run_tasks(tasks, 1, Impatient())
@@ -146,11 +152,24 @@ def test_ctrl_c_ends_what_runs_and_says_what_was_done(tmp_path: Path) -> None:
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True, text=True, timeout=60, cwd=CHECKOUT, check=False,
+        capture_output=True, text=True, timeout=200, cwd=CHECKOUT, check=False,
     )  # fmt: skip
     assert done.stderr == ""
     verdicts, code_ = done.stdout.rsplit(" ", 1)
-    assert verdicts.endswith("'stopped']") and code_.strip() == "130"
+    assert verdicts.endswith("'stopped']") and code_.strip() == str(status)
+
+
+def test_what_is_stopped_while_it_is_started_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from geokv.drills import suite
+
+    def told(*_: Any) -> None:
+        raise Stopped(signal.SIGTERM)
+
+    monkeypatch.setattr(suite, "Child", told)
+    found = run_tasks([Task(n, broken(n), tmp_path / n) for n in ("one", "two")], 1, Seen())
+    assert [one.verdict for one in found] == ["stopped", "stopped"] and exit_code(found) == 143
 
 
 def test_the_table_in_both_languages() -> None:
