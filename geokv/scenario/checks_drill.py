@@ -116,6 +116,9 @@ def event_problems(scenario: Scenario, workload: OpenLoop, event: Event, place: 
         site = getattr(event, "site", "")
         if site in sites and not scenario.deployment.at(site).disk_bytes:
             found.append(f"{place}.site: {site} has no disk (deployment.disk_bytes)")
+    if event.expect.disk_back_within is not None and event.fault not in _NEEDS_DISK:
+        of = ", ".join(_NEEDS_DISK)
+        found.append(f"{place}.expect.disk_back_within: is of faults of a disk ({of})")
     if isinstance(event, Partition):
         twice = [site for site, n in Counter(chain(*event.groups)).items() if n > 1]
         found += [f"{place}.groups: {site} is in two groups" for site in twice]

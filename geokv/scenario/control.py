@@ -21,6 +21,7 @@ JUDGED = (
     "leaked",
     "doubly-owned",
     "served-after-purge",
+    "served-after-revocation",
     "answered-wrongly",
     "never-answered",
     "directory-converges",
@@ -30,9 +31,9 @@ JUDGED = (
     "sharing-had-effect",
     "accounted",
 )
-"""Lines that are judged in every drill (``tenant-timing`` where its probe is asked for). Beside
-them there are ``fault-fired:NAME``, ``expect:NAME.PROMISE`` of an event and ``expect:PROMISE`` of
-the drill."""
+"""Lines that are judged in every drill (``tenant-timing`` where its probe is asked for,
+``served-after-revocation`` where a key is revoked). Beside them there are ``fault-fired:NAME``,
+``expect:NAME.PROMISE`` of an event and ``expect:PROMISE`` of the drill."""
 
 _MADE = re.compile(r"^(fault-fired:[a-z][a-z0-9-]*|expect:([a-z][a-z0-9-]*\.)?[a-z0-9_.-]+)$")
 SABOTAGE = r"^[a-z][a-z-]{0,39}$"

@@ -20,6 +20,8 @@ class DrillPromises(Strict):
     ttft_p99_at_most: Annotated[Seconds, Field(gt=0)] | None = None
     hit_rate_at_least: Annotated[Fraction, Field(ge=0, le=1)] | None = None
     """Share of the answered requests that found something cached."""
+    refused_at_least: Annotated[int, Field(ge=1)] | None = None
+    """Requests that were turned away at the door."""
     misses_at_least: dict[str, Count] = Field(default_factory=dict)
     """Cause → chunks that were missed for it."""
     misses_at_most: dict[str, Count] = Field(default_factory=dict)

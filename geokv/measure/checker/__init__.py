@@ -14,6 +14,7 @@ from geokv.measure.checker import (
     leaked,
     never_answered,
     served_after_purge,
+    served_after_revocation,
     stale,
     tenant_timing,
 )
@@ -32,6 +33,7 @@ CHECKERS: dict[str, Check] = {
         leaked,
         doubly_owned,
         served_after_purge,
+        served_after_revocation,
         answered_wrongly,
         never_answered,
         directory_converges,
@@ -42,8 +44,11 @@ CHECKERS: dict[str, Check] = {
 """Judged line → its checker, in the order of reports."""
 
 
-ON_REQUEST = {tenant_timing.NAME: tenant_timing.asked_for}
-"""Lines that are judged only where the stream was made for them."""
+ON_REQUEST = {
+    tenant_timing.NAME: tenant_timing.asked_for,
+    served_after_revocation.NAME: served_after_revocation.asked_for,
+}
+"""Lines that are judged only where the drill was made for them."""
 
 
 def check_all(history: History) -> list[Finding]:

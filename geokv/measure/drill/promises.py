@@ -34,6 +34,10 @@ def judge_events(timeline: Sequence[Event], seen: Sequence[Recovery]) -> list[Fi
                 lost = recovery.fetches_lost
                 ok = lost <= limit
                 findings.append(Finding(name, "", ok, f"{lost} fetches {at_most(ok)} {limit}"))
+            elif promise == "fetches_lost_at_least":
+                lost = recovery.fetches_lost
+                ok = lost >= limit
+                findings.append(Finding(name, "", ok, f"{lost} fetches {at_least(ok)} {limit}"))
             else:
                 findings.append(_within(name, promise, limit, recovery))
     return findings
@@ -65,6 +69,11 @@ def judge_drill(promises: DrillPromises | None, history: History, found: Fates) 
         rate = hits / len(answered) if answered else None
         limit = promises.hit_rate_at_least
         findings.append(_at_least("hit_rate_at_least", rate, limit, len(answered)))
+    if promises.refused_at_least is not None:
+        refused = found.requests["refused"]
+        ok = refused >= promises.refused_at_least
+        said = f"{refused} requests {at_least(ok)} {promises.refused_at_least}"
+        findings.append(Finding("expect:refused_at_least", "", ok, said))
     misses = misses_by_cause(history)
     for cause, count in promises.misses_at_least.items():
         ok = misses[cause] >= count

@@ -2,9 +2,9 @@
 
 ``before`` is fair weather: the requests that had ended when the first fault of the drill took
 effect. Detection and rerouting count from the moment the fault took effect; a good answer, the hit
-rate and the TTFT from the moment it had healed, or where it never heals from the former. Rate and
-TTFT are back with the first request that has them and with it the ``WINDOW`` that begin with it, in
-the order of their sending.
+rate, the TTFT and a disk from the moment it had healed, or where it never heals from the former.
+Rate and TTFT are back with the first request that has them and with it the ``WINDOW`` that begin
+with it, in the order of their sending.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _QUIET = frozenset({"", "cancelled", "present"})
 _SIGNS = ("peer-down", "fenced", "gap", "resync", "disk-down", "fetch", "miss")
 _ORDINARY_MISSES = frozenset({"", "absent", "cancelled", "full"})
 """Causes of misses that happen without any fault."""
+_OF_A_DISK = frozenset({"disk-full", "disk-slow", "store-outage"})
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Recovery:
     first_good: Span
     hit_rate_back: Span
     ttft_back: Span
+    disk_back: Span | None
+    """Of faults of a disk only."""
     fetches_lost: int
 
     def spans(self) -> dict[str, Span]:
@@ -59,6 +62,7 @@ class Recovery:
             "first_good": self.first_good,
             "hit_rate_back": self.hit_rate_back,
             "ttft_back": self.ttft_back,
+            **({} if self.disk_back is None else {"disk_back": self.disk_back}),
         }
 
 
@@ -99,6 +103,7 @@ def _recovery(
         _first_good(after, from_ns),
         _hit_rate_back(before, after, from_ns),
         _ttft_back(before, after, from_ns),
+        _disk_back(history, fault.target, from_ns) if fault.kind in _OF_A_DISK else None,
         len(lost),
     )
 
@@ -195,6 +200,25 @@ def _ttft_back(
             return Span(first_ns - from_ns, said, len(usual))
     said = f"no {WINDOW} of {len(after)} requests after have a median of {limit_ns / 1e6:.3f} ms"
     return Span(None, said, len(usual), unknown=len(after) < WINDOW)
+
+
+def _disk_back(history: History, site: str, from_ns: int) -> Span:
+    """One that only takes, or only gives, is not back."""
+    seen = []
+    for op, did in (("demote", "went down"), ("promote", "came up")):
+        first_ns = next(
+            (
+                int(event["t_ns"])
+                for event in history.of(op)
+                if event["site"] == site and event["t_ns"] >= from_ns and not event.get("cause")
+            ),
+            None,
+        )
+        if first_ns is None:
+            return Span(None, f"nothing {did} at {site} any more")
+        seen.append((first_ns, f"the first chunk {did}"))
+    last_ns, said = max(seen)
+    return Span(last_ns - from_ns, f"{said}, and one the other way before")
 
 
 def _hit(one: Exchange) -> bool:

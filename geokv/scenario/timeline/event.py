@@ -64,8 +64,12 @@ class Recovery(Strict):
     """The share of requests that found something cached is what it was before."""
     ttft_back_within: Wait | None = None
     """TTFT is within 5 % of what it was before."""
+    disk_back_within: Wait | None = None
+    """Of a disk: a chunk went down to it, and one came up from it."""
     fetches_lost_at_most: Annotated[int, Field(ge=0)] | None = None
     """Fetches that ended without their chunk."""
+    fetches_lost_at_least: Annotated[int, Field(ge=1)] | None = None
+    """A fault that meets no fetch shows nothing of what becomes of one."""
 
 
 class Event(Strict):

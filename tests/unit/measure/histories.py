@@ -125,6 +125,10 @@ def fault(t_ms: float, phase: str, name: str = "cut", **fields: Any) -> Event:
     return ev(t_ms, "fault", name=name, phase=phase, **{**base, **fields})
 
 
+def revoked(t_ms: float, phase: str = "took-effect") -> Event:
+    return fault(t_ms, phase, "revoked", kind="key-revoke", target="t0")
+
+
 def links(t_ms: float, phase: str, ok: bool = True) -> Event:
     problems = [] if ok else ["rtt is 2 ms, not 1"]
     return ev(t_ms, "links", phase=phase, link="a-b", ok=ok, problems=problems)

@@ -23,6 +23,7 @@ from histories import (
     probes,
     purge,
     request,
+    revoked,
     rotted,
     serve,
     spoilt,
@@ -238,6 +239,15 @@ GOOD: dict[str, dict[str, list[Event]]] = {
         "a tail on one side": probes(
             cached_elsewhere=OTHERWISE[:-3] + [90.0] * 3, cold=SPREAD, cached=OWN_HITS),
     },
+    "served-after-revocation": {
+        "refused since": [
+            request(1), revoked(5), answer(20), request(30, "r2"),
+            answer(31, "r2", status="refused")],
+        "another tenant goes on": [
+            revoked(5), request(6), answer(7, status="refused"), request(8, "r2", tenant="t1"),
+            use(9, request_id="r2"), answer(20, "r2")],
+        "an error, with nothing given": [revoked(5), request(6), answer(20, status="error")],
+    },
 }  # fmt: skip
 
 # line → what is wrong → (all events, the places of those that must be shown)
@@ -269,6 +279,11 @@ WRONG: dict[str, dict[str, tuple[list[Event], list[int]]]] = {
              request(2, "r2", prompt="q2", prefix=3, prefix_tokens=16),
              request(3, prompt="q1", prefix=3, prefix_tokens=16),
              answer(50, cached_tokens=32)], [0, 2, 3]),
+    },
+    "served-after-revocation": {
+        "answered": ([revoked(5), request(1, "r0"), request(6), answer(20)], [0, 2, 3]),
+        "given a chunk, then an error": (
+            [revoked(5), request(6), use(7), answer(20, status="error")], [0, 1, 2]),
     },
     "corrupt": {
         "used": ([store(1), fetch(2), use(3, checksums=BAD)], [0, 2]),
@@ -420,6 +435,10 @@ OPEN: dict[str, dict[str, list[Event]]] = {
         "nobody looked at a site": [directory(91, k1=["a"])],
     },
     "integrity": {"nobody looked": [store(1)]},
+    "served-after-revocation": {
+        "nothing was asked since": [request(1), revoked(5), answer(20)],
+        "it was not seen": [revoked(5, "did-not-fire"), request(6), answer(20)],
+    },
     "tenant-timing": {
         "nobody asked": [request(1), answer(20)],
         "too few": probes(cached_elsewhere=SPREAD[:199], cold=SPREAD, cached=OWN_HITS),

@@ -95,6 +95,31 @@ def test_a_sign_of_a_later_fault_is_none_of_the_earlier():
     assert (cut.rerouted.ns, kill.rerouted.ns) == (None, 50 * MS)
 
 
+def disk_recovery(*events: Event, kind: str = "disk-full") -> Recovery:
+    base = {"kind": kind, "target": "b"}
+    seen = [fault(TOOK_MS, "took-effect", **base), fault(HEALED_MS, "healed", **base)]
+    whole = history(*seen, *events)
+    (one,) = recoveries(whole, fates(whole), faults_seen(whole))
+    return one
+
+
+def disk(t_ms: float, op: str, site: str = "b", cause: str = "") -> Event:
+    return ev(t_ms, op, site, key="k1", tier="disk", place=0, cause=cause)
+
+
+def test_a_disk_is_back_when_it_takes_and_gives():
+    took, gave = disk(320, "demote"), disk(350, "promote")
+    for kind in ("disk-full", "disk-slow", "store-outage"):
+        found = disk_recovery(took, gave, kind=kind).disk_back
+        assert found is not None and found.ns == 50 * MS and "came up" in found.said
+    assert recovery(took, gave).disk_back is None, "of another fault"
+    for some in ([took], [gave], [took, disk(299, "promote")], [took, disk(350, "promote", "a")],
+                 [gave, disk(320, "demote", cause="disk")]):  # fmt: skip
+        found = disk_recovery(*some).disk_back
+        assert found is not None and found.ns is None and not found.unknown
+        assert "nothing " in found.said and "any more" in found.said
+
+
 def before(count: int = 10, hits: int = 10) -> list[Event]:
     return [e for i in range(count) for e in asked(i, hit=i < hits)]
 

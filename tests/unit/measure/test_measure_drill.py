@@ -82,6 +82,7 @@ def test_a_good_drill_passes_with_the_numbers_worked_out_by_hand(tmp_path):
         ("hit_rate_back_within", "113ms", "114.000 ms > 113 ms"),
         ("ttft_back_within", "113ms", "114.000 ms > 113 ms"),
         ("fetches_lost_at_most", 11, "12 fetches > 11"),
+        ("fetches_lost_at_least", 13, "12 fetches < 13"),
         ("rerouted_within", "1s", "never: no fetch came before it had healed"),
     ],
 )
@@ -102,6 +103,7 @@ def test_a_promise_of_an_event_that_is_not_kept_fails_the_drill(name, limit, sai
             "expect:ttft_p99_at_most",
             "the slowest: 73.000 ms > 70 ms (n = 59)",
         ),
+        ({"refused_at_least": 1}, "expect:refused_at_least", "0 requests < 1"),
         ({"misses_at_least": {"corrupt": 1}}, "expect:misses_at_least.corrupt", "0 misses < 1"),
         ({"misses_at_most": {"timeout": 5}}, "expect:misses_at_most.timeout", "12 misses > 5"),
     ],

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from site_processes import ACME, CHUNK_TOKENS, OTHER, SiteRoom, free_port, prompt, wait_for
 
@@ -24,15 +25,17 @@ from geokv.cache.locality import Entry
 from geokv.cache.membership import Breaker, MembershipSettings
 from geokv.cache.ownership.sequenced_table import SequencedTable
 from geokv.cache.plan import Outcome
-from geokv.cache.substrate.transport import Ended
+from geokv.cache.substrate.transport import Ended, Transfer
 from geokv.clock import now_ns
 from geokv.errors import ConfigError, FetchError, RunError
 from geokv.measure.checker import CHECKERS, History
+from geokv.site.front import HttpServer
 from geokv.site.history import HistoryFile
 from geokv.site.process import build_worker
 from geokv.site.sabotage import known_sabotages, plant
 from geokv.site.sabotage._swap import swap
 from geokv.site.settings import DiskSettings, Peer, SiteSettings
+from geokv.site.tenants import Roster
 from geokv.site.worker import Worker
 from geokv.units import NS_PER_S
 
@@ -158,7 +161,7 @@ def filling(ref: ChunkRef) -> Callable[[memoryview], None]:
 @pytest.fixture
 async def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Two]:
     from geokv.cache import record
-    from geokv.cache.locality import disk
+    from geokv.cache.locality import TierStack, disk
     from geokv.cache.substrate.tcp.get_request import GetRequest
 
     # What a sabotage does to its process is taken back at the end of a test.
@@ -169,6 +172,9 @@ async def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
         (GetRequest, "_compared"),
         (record, "verify"),
         (disk, "read_file"),
+        (TierStack, "__contains__"),
+        (HttpServer, "__init__"),
+        (Roster, "whose"),
     ):
         monkeypatch.setattr(owner, name, getattr(owner, name))
     made = Two(tmp_path)
@@ -186,7 +192,7 @@ def test_what_is_planted_must_find_its_place() -> None:
         swap(part, "gone", 3)
     with pytest.raises(RunError, match="Part has no 'gone'"):
         swap(Part, "gone", 3)
-    assert "-swap" not in known_sabotages() and len(known_sabotages()) >= 16
+    assert "-swap" not in known_sabotages() and len(known_sabotages()) >= 19
     docs = (Path(__file__).parents[3] / "docs/scenarios.md").read_text()
     assert [name for name in known_sabotages() if f"| {name} |" not in docs] == []
     with pytest.raises(ConfigError, match="unknown 'no-such'"):
@@ -217,7 +223,16 @@ def _parts(worker: Worker) -> list[int]:
     from geokv.cache.substrate.tcp.get_request import GetRequest
 
     cache = worker.cache
-    owners: list[Any] = [worker, worker.engine.tree, cache, cache._fetcher, cache.tiers, disk]
+    owners: list[Any] = [
+        HttpServer,
+        Roster,
+        worker,
+        worker.engine.tree,
+        cache,
+        cache._fetcher,
+        cache.tiers,
+        disk,
+    ]
     owners += [cache.tier, cache.source, cache.directory, cache.membership]
     assert cache.tiers.disk is not None
     owners += [cache._forgetting, cache.tiers.disk.outage, cache.tiers._promoter, record]
@@ -399,6 +414,67 @@ async def test_stale_generation(two: Two, honest: bool) -> None:
     await two.put("b", refs)
     assert (await two.pull("b", refs)).usable_chunks == 2
     assert two.holds("stale") is honest
+
+
+@Honest
+@pytest.mark.parametrize("evicted", [True, False], ids=["storm", "calm"])
+async def test_remembered_place(two: Two, honest: bool, evicted: bool) -> None:
+    """As long as nothing that was read has to go, it does no harm."""
+    few = 4 * 128 * 32 * 1024
+    await two.start("" if honest else "remembered-place", dram_bytes=few)
+    refs = two.refs(2)
+    await two.put("b", refs)
+    assert (await two.pull("b", refs)).usable_chunks == 2
+    if evicted:
+        await two.put("b", two.refs(4, seed=2))
+    found = await two.pull("b", refs)
+    assert found.usable_chunks == (0 if honest and evicted else 2)
+    assert two.holds("corrupt") is (honest or not evicted)
+
+
+@Honest
+async def test_half_kept(two: Two, honest: bool) -> None:
+    """The sender goes away when a first piece of its second chunk has come."""
+    await two.start("" if honest else "half-kept")
+    refs = two.refs(2)
+    await two.put("a", refs)
+    transport = two["b"].cache.transport
+    submit = transport.submit
+
+    def cut_off(site: str, ref: ChunkRef, *args: Any, **more: Any) -> Transfer:
+        transfer = submit(site, ref, *args, **more)
+        if ref is not refs[1]:
+            return transfer
+        broken = replace(transfer, done=asyncio.get_running_loop().create_future())
+        broken.first_byte_ns = now_ns()
+        transfer.done.add_done_callback(
+            lambda _: broken.done.set_exception(FetchError("unreachable", "it has gone"))
+        )
+        return broken
+
+    transport.submit = cut_off  # type: ignore[method-assign]
+    outcome = await two.pull("b", refs)
+    assert outcome.usable_chunks == (1 if honest else 2)
+    await two.settle()
+    assert two.holds("half-written") is honest
+
+
+@Honest
+def test_key_checked_once(own_room: SiteRoom, honest: bool) -> None:
+    """From outside, by a new connection, the door is shut either way."""
+    sabotage = None if honest else "key-checked-once"
+    site = own_room.start(own_room.settings("a", audit=True, sabotage=sabotage))
+    key = {"Authorization": f"Bearer {ACME.api_key}"}
+
+    def models(http: httpx.Client) -> int:
+        return http.get(f"{site.url}/v1/models", headers=key).status_code
+
+    with httpx.Client(trust_env=False) as inside:
+        assert models(inside) == 200
+        site.post("/revoke", tenant=ACME.name)
+        assert models(inside) == (401 if honest else 200)
+        with httpx.Client(trust_env=False) as outside:
+            assert models(outside) == 401
 
 
 @Honest
