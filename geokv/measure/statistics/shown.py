@@ -8,8 +8,9 @@ from typing import Any
 from geokv.measure.percentile import Interval
 from geokv.measure.rounded import to_ms
 from geokv.measure.statistics.carried import CONFIDENCE, least_for_interval, least_for_number
-from geokv.measure.statistics.differences import ALPHA, Difference, Point, differences
+from geokv.measure.statistics.differences import Difference, Point, differences
 from geokv.measure.statistics.intervals import LEAST_FOR_MEAN, RESAMPLES
+from geokv.measure.statistics.many import ALPHA
 from geokv.measure.statistics.ttft import Ttft
 from geokv.measure.statistics.words import (
     carried_said,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from geokv.measure.statistics.differences import ALPHA, Difference
+from geokv.measure.statistics.differences import Difference
+from geokv.measure.statistics.many import ALPHA
 from geokv.scenario import Scenario
 from geokv.scenario.workload import Document, Stream, Trace
 
