@@ -53,7 +53,13 @@ class GpuWatts(Strict):
 
 
 GPU_DEFAULTS = {
-    "idle_w": Constant(value=70, low=60, high=120, source="H100 idle, recalled, not published"),
+    "idle_w": Constant(
+        value=70,
+        low=60,
+        high=120,
+        source="of an H100 no published figure was found; an H200 with nvidia-smi: 73.7 W "
+        "(conservemode.com, case studies) and 80.3 W (ALICE GPU Energy Benchmark)",
+    ),
     "prefill_w": Constant(
         value=700, low=350, high=700, source="board limit of H100 SXM5 (PCIe: 350 W)"
     ),
@@ -77,7 +83,8 @@ class LinkEnergy(Strict):
         value=150,
         low=125,
         high=175,
-        source="NIC 20-25 W and switch port 5-10 W at 400 Gb/s, both ends; recalled, derived",
+        source="derived from customary figures, for which no source was found: NIC 20-25 W and "
+        "switch port 5-10 W at 400 Gb/s, both ends",
     )
     """Marginal energy of a bit moved: NICs, switch ports and memory copies of both ends."""
     switch_w: Constant | None = None
