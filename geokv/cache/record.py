@@ -14,6 +14,9 @@ Wire form, big endian::
     epoch u64, where flag 2 is set
     tenant: u8 + UTF-8 | codec: u8 + ASCII
     groups u16, xxh3-128 each | tokens u32, u32 each
+
+Writing, reading and checking stay in one file, although it is a long one: a field that one of the
+three forgets is a wrong answer.
 """
 
 from __future__ import annotations

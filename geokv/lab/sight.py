@@ -13,12 +13,13 @@ import os
 import socket
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 from geokv.clock import now_ns
 from geokv.errors import LabError
 from geokv.lab import wiring
+from geokv.lab.arrivals import Arrivals, lost_in_a_row
 from geokv.lab.build import Lab
 from geokv.lab.enter import in_netns
 from geokv.lab.link_plan import wire_time_ns
@@ -41,26 +42,6 @@ class Crossing(NamedTuple):
 
     sent_ns: int
     came_ns: int
-
-
-class _Arrivals:
-    """Numbers of packets, and when each came."""
-
-    def __init__(self) -> None:
-        self.came_ns: dict[int, int] = {}
-        self._some = asyncio.Event()
-
-    def add(self, number: int) -> None:
-        self.came_ns.setdefault(number, now_ns())
-        self._some.set()
-
-    async def more(self, wait_s: float) -> bool:
-        """Wait for the next; False when none came meanwhile."""
-        self._some.clear()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await self._some.wait()
-        return self._some.is_set()
 
 
 class Sight(ABC):
@@ -150,7 +131,7 @@ class Sight(ABC):
                 sent.append(self._send(end))
                 await asyncio.sleep(LOOK_EVERY_S)
                 given_up_ns = now_ns() - self._patience_ns()
-                lost = _lost_in_a_row(sent, arrivals.came_ns, given_up_ns)
+                lost = lost_in_a_row(sent, arrivals.came_ns, given_up_ns)
                 if len(lost) >= looks:
                     return lost[0]
         raise LabError(f"{self.what}: packets still come through after {deadline_s:g} s")
@@ -166,10 +147,10 @@ class Sight(ABC):
         return number, sent_ns
 
     @contextlib.contextmanager
-    def _listening(self, end: int) -> Iterator[_Arrivals]:
+    def _listening(self, end: int) -> Iterator[Arrivals]:
         """What comes to an end meanwhile; what came before is left out."""
         loop, listener = asyncio.get_running_loop(), self._sockets[end]
-        arrivals = _Arrivals()
+        arrivals = Arrivals()
 
         def on_readable() -> None:
             while True:
@@ -267,25 +248,6 @@ class PathSight(Sight):
             return None
         nonce, number = _STAMP.unpack_from(data)
         return nonce, number
-
-
-def _lost_in_a_row(
-    sent: Sequence[tuple[int, int]], came_ns: Mapping[int, int], given_up_ns: int
-) -> list[int]:
-    """When the latest packets that are known to be lost were sent.
-
-    A packet is lost when a later one has come, or when it was sent before ``given_up_ns``.
-    """
-    last = max(came_ns, default=-1)
-    lost: list[int] = []
-    for number, sent_ns in sent:
-        if number in came_ns:
-            lost.clear()
-        elif number < last or sent_ns <= given_up_ns:
-            lost.append(sent_ns)
-        else:
-            break
-    return lost
 
 
 def _longest_ns(lab: Lab, link: str) -> int:

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from geokv.measure.drill.summary import brief
+from geokv.measure.drill.shown import brief
 from geokv.measure.drill.verdict import CONTROL_FAILS
 from geokv.report import words
 from geokv.report.drill_sweep import is_sweep, sweep_rows, sweep_titles

@@ -15,9 +15,10 @@ from pathlib import Path
 import yaml
 
 from geokv.config import Strict
-from geokv.engine.fit.build import fit_kernels, fit_pair, fitted_pairs
 from geokv.engine.fit.compare import compare
+from geokv.engine.fit.kernels import fit_kernels
 from geokv.engine.fit.measured import Measurements
+from geokv.engine.fit.pairs import fit_pair, fitted_pairs
 from geokv.engine.fit.rows import Row
 from geokv.engine.fit.sources import Sources
 from geokv.engine.profile_cost import GpuProfile

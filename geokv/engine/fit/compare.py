@@ -10,16 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from geokv.engine.fit.build import (
-    FITTED,
-    dense_points,
-    fit_pair,
-    h100_decode,
-    h100_prefill,
-    head_points,
-    rtx_decode,
-    rtx_prefill,
-)
 from geokv.engine.fit.dense import (
     BYTE_KNOTS,
     LARGEST_BATCH,
@@ -28,6 +18,7 @@ from geokv.engine.fit.dense import (
     fit_dense,
     with_all_reduce,
 )
+from geokv.engine.fit.kernels import h100_decode, h100_prefill, rtx_decode, rtx_prefill
 from geokv.engine.fit.measured import (
     SPLITWISE,
     V0,
@@ -38,6 +29,7 @@ from geokv.engine.fit.measured import (
     Pass,
     Served,
 )
+from geokv.engine.fit.pairs import FITTED, dense_points, fit_pair, head_points
 from geokv.engine.fit.replay import replay
 from geokv.engine.fit.rows import BAR_PHASES, Row, row
 from geokv.engine.fit.sources import (

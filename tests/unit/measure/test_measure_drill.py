@@ -17,8 +17,9 @@ from geokv.errors import RunError
 from geokv.measure.checker import History
 from geokv.measure.checker.history import load_histories
 from geokv.measure.drill.fates import fates
+from geokv.measure.drill.shown import brief
 from geokv.measure.drill.soundness import examine
-from geokv.measure.drill.summary import brief, summarise_drill
+from geokv.measure.drill.summary import summarise_drill
 from geokv.report.console import print_run, table_console
 from geokv.report.drill_csv import to_drill_csv
 from geokv.report.history import merge_history
