@@ -92,6 +92,17 @@ class Copies:
         latest = [fillings[-1] for fillings in found if fillings]
         return max(latest, key=lambda filling: int(filling.event["t_ns"]), default=None)
 
+    def gone(self, site: str, key: str) -> Filling | None:
+        """The copy that went last, where no tier of this life of the site has one any more."""
+        latest = [
+            fillings[-1]
+            for tier in ("dram", "disk")
+            if (fillings := self._fillings.get((site, key, tier)))
+        ]
+        if any(filling.ended is None for filling in latest):
+            return None
+        return max(latest, key=_end_ns, default=None)
+
     def all(self, site: str, key: str, tier: str = "dram") -> list[Filling]:
         """Of this life of the site, in order."""
         return self._fillings.get((site, key, tier), [])
@@ -135,6 +146,11 @@ def followed(history: History, *ops: str) -> Iterator[tuple[Event, Copies, Filli
     copies = Copies()
     for event in history.of(*COPIES, *ops):
         yield event, copies, copies.take(event)
+
+
+def _end_ns(filling: Filling) -> int:
+    assert filling.ended is not None, "its end was looked at before"
+    return int(filling.ended["t_ns"])
 
 
 def _filled(event: Event) -> bool:

@@ -27,7 +27,11 @@ def store(t_ms: float, site: str = "a", key: str = "k1", **fields: Any) -> Event
 
 
 def fetch(t_ms: float, site: str = "b", key: str = "k1", source: str = "a", **fields: Any) -> Event:
-    base = {"tenant": "t0", "cause": "", "generation": 1, "incarnation": 1, "place": 0}
+    """Asked for half a ms before it came."""
+    base = {
+        "tenant": "t0", "cause": "", "generation": 1, "incarnation": 1, "place": 0,
+        "asked_ns": round((t_ms - 0.5) * MS),
+    }  # fmt: skip
     return ev(t_ms, "fetch", site, key=key, source=source, **{**base, "checksums": GOOD, **fields})
 
 
@@ -38,6 +42,18 @@ def lost(t_ms: float, cause: str, site: str = "b", key: str = "k1", source: str 
 def use(t_ms: float, site: str = "b", key: str = "k1", source: str = "a", **fields: Any) -> Event:
     base = {"request_id": "r1", "tenant": "t0", "generation": 1, "incarnation": 1}
     return ev(t_ms, "use", site, key=key, source=source, **{**base, "checksums": GOOD, **fields})
+
+
+def lookup(t_ms: float, site: str = "b", began_ms: float = 0.0, name: str = "r1") -> Event:
+    """A plan that was ready at ``t_ms``."""
+    return ev(
+        t_ms, "lookup", site, key="k1", request_id=name, asked=1, local=1, promoted=0, remote=0,
+        lookup_ns=round((t_ms - began_ms) * MS),
+    )  # fmt: skip
+
+
+def gone(t_ms: float, site: str = "a", op: str = "drop", tier: str = "dram") -> Event:
+    return ev(t_ms, op, site, key="k1", tier=tier, place=0)
 
 
 def serve(t_ms: float, site: str = "a", key: str = "k1", peer: str = "b", **fields: Any) -> Event:

@@ -86,6 +86,7 @@ class HonestCache:
             return
         sources: list[str] = []
         misses: dict[str, int] = {}
+        self.note("lookup", site, key=keys(tenant, prefix)[-1], request_id=name, lookup_ns=MS // 2)
         for key in keys(tenant, prefix):
             source, cause = self.find(site, TENANTS[tenant], key)
             if cause:
@@ -158,6 +159,7 @@ class HonestCache:
         if len(here.dram) >= PLACES:
             return "", "full"
         sender, copy = self.sites[source], self.sites[source].dram[key]
+        asked_ns = self.now_ns + MS // 2
         sums = checksums(key)
         self.note(
             "serve", source, key=key, peer=site, generation=copy.generation,
@@ -168,6 +170,7 @@ class HonestCache:
         self.note(
             "fetch", site, key=key, source=source, cause="", tenant=tenant, place=mine.place,
             generation=copy.generation, incarnation=sender.life, checksums=sums,
+            asked_ns=asked_ns,
         )  # fmt: skip
         self.publish(site, key)
         return source, ""

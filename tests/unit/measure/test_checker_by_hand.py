@@ -15,9 +15,11 @@ from histories import (
     directory,
     ev,
     fetch,
+    gone,
     held,
     history,
     life,
+    lookup,
     lost,
     pools,
     probes,
@@ -56,8 +58,13 @@ GOOD: dict[str, dict[str, list[Event]]] = {
             life(0, "a", 1), store(1), life(2, "a", 2), store(3, incarnation=2),
             fetch(4, incarnation=2), use(5, incarnation=2),
         ],
-        "still on the wire when its sender died": [
-            life(0, "a", 1), store(1), life(2, "a", 2), fetch(3), use(4),
+        "still on the wire when its sender died, however long": [
+            life(0, "a", 1), store(1), life(2, "a", 1, "killed"), life(3, "a", 2),
+            fetch(1500, asked_ns=1_900_000), use(1501),
+        ],
+        "still on the wire two lives later": [
+            life(0, "a", 1), store(1), life(2, "a", 2), life(3, "a", 3),
+            fetch(4, asked_ns=1_900_000), use(5),
         ],
         "kept while its sender began anew": [
             life(0, "a", 1), store(1), fetch(2), life(3, "a", 2), use(2000),
@@ -67,6 +74,28 @@ GOOD: dict[str, dict[str, list[Event]]] = {
             ev(3, "evict", "a", key="k1", tier="dram", place=0),
             ev(4, "promote", "a", key="k1", tier="disk", place=5, generation=4, cause=""),
             use(5, "a", source="disk", generation=4),
+        ],
+        "dropped when it had been found": [
+            store(1), lookup(3, "a", 2), gone(4), use(5, "a", source="dram"),
+        ],
+        "dropped while it was looked for": [
+            store(1), lookup(3, "a", 1.5), gone(2), use(5, "a", source="dram"),
+        ],
+        "dropped before it was looked for again": [
+            store(1), lookup(3, "a", 2), gone(4), lookup(6, "a", 5), use(7, "a", source="dram"),
+        ],
+        "dropped, and computed anew": [
+            store(1), gone(2), store(3), lookup(5, "a", 4), use(6, "a", source="dram"),
+        ],
+        "evicted, and still on the disk": [
+            store(1), ev(2, "demote", "a", key="k1", tier="disk", place=0, cause=""),
+            gone(3, op="evict"), lookup(5, "a", 4), use(6, "a", source="disk"), fetch(8),
+        ],
+        "dropped when it had been asked for": [
+            store(1), gone(2), fetch(3, asked_ns=1_900_000), use(4),
+        ],
+        "of the request that had it on its device": [
+            store(1), gone(2), lookup(4, "a", 3), use(5, "a", source="device"),
         ],
         "unfenced before": [
             store(1, "b"), ev(2, "fenced", "b", why="lease"), ev(3, "unfenced", "b"),
@@ -253,8 +282,26 @@ GOOD: dict[str, dict[str, list[Event]]] = {
 # line → what is wrong → (all events, the places of those that must be shown)
 WRONG: dict[str, dict[str, tuple[list[Event], list[int]]]] = {
     "stale": {
-        "a life that is over": (
-            [life(0, "a", 1), store(1), life(2, "a", 2), fetch(1500), use(1501)], [2, 3]),
+        "asked of a life that is over": (
+            [life(0, "a", 1), store(1), life(2, "a", 2), fetch(3), use(4)], [2, 3]),
+        "asked of a life that was over before the last but one": (
+            [life(0, "a", 1), store(1), life(2, "a", 2), life(4, "a", 3),
+             fetch(5, asked_ns=3_000_000), use(6)], [2, 4]),
+        "asked of a dead one that nobody has followed yet": (
+            [life(0, "a", 1), store(1), life(2, "a", 1, "killed"), fetch(3), use(4)], [2, 3]),
+        "used after it was dropped": (
+            [store(1), gone(2), lookup(4, "a", 3), use(5, "a", source="dram")], [0, 1, 2, 3]),
+        "used after it was evicted": (
+            [store(1), gone(2, op="evict"), lookup(4, "a", 3), use(5, "a", source="dram")],
+            [0, 1, 2, 3]),
+        "used after it was dropped, as a copy of before": (
+            [store(1), gone(2), store(3, generation=2), gone(4), lookup(6, "a", 5),
+             use(7, "a", source="dram")], [0, 3, 4, 5]),
+        "used after it was gone from both tiers": (
+            [store(1), ev(2, "demote", "a", key="k1", tier="disk", place=0, cause=""),
+             gone(3, tier="disk"), gone(4, op="evict"), lookup(6, "a", 5),
+             use(7, "a", source="dram")], [0, 3, 4, 5]),
+        "fetched after it was dropped": ([store(1), gone(2), fetch(3), use(4)], [0, 1, 2]),
         "a generation it never had": ([store(1), fetch(2), use(3, generation=9)], [1, 2]),
         "an incarnation it never had": ([store(1), fetch(2), use(3, incarnation=7)], [1, 2]),
         "used while fenced": (
@@ -408,7 +455,14 @@ WRONG: dict[str, dict[str, tuple[list[Event], list[int]]]] = {
 
 # line → what is missing → events: neither kept nor broken
 OPEN: dict[str, dict[str, list[Event]]] = {
-    "stale": {"nothing came": [store(1)]},
+    "stale": {
+        "nothing came": [store(1)],
+        "of a life that is over, and nobody says when it was asked for": [
+            store(1),
+            life(2, "a", 2),
+            {k: v for k, v in fetch(3).items() if k != "asked_ns"},
+        ],
+    },
     "foreign": {"no tenants": [ev(1, "evict", "a", key="k1")]},
     "corrupt": {
         "no checksums": [store(1), ev(2, "fetch", "b", key="k1", source="a", cause="")],

@@ -147,6 +147,27 @@ def survives_purge(events: list[Event], pick: Callable[[int], int]) -> bool:
     return True
 
 
+def used_again(events: list[Event], pick: Callable[[int], int]) -> bool:
+    """A request that comes when a copy has gone is given it all the same."""
+    chances = [
+        (place, event, use)
+        for place, event in enumerate(events)
+        if event["op"] in ("evict", "drop")
+        for use in events[:place]
+        if use["op"] == "use" and (use["site"], use["key"]) == (event["site"], event["key"])
+    ]
+    if not chances:
+        return False
+    place, gone, use = chances[pick(len(chances))]
+    late = {**use, "source": "dram", "request_id": "late"}
+    plan = {"site": use["site"], "op": "lookup", "key": use["key"], "request_id": "late"}
+    events[place + 1 : place + 1] = [
+        {**plan, "t_ns": gone["t_ns"] + 2, "lookup_ns": 1},
+        {**late, "t_ns": gone["t_ns"] + 3},
+    ]
+    return True
+
+
 def told_of(event: Event) -> dict[str, list[str]]:
     return {**event["keys"], "never-stored": ["a"]}
 
@@ -163,6 +184,8 @@ OK = {"status": "ok"}
 MUTATIONS: list[tuple[str, Mutate]] = [
     ("stale", changed("use", generation=lambda e: e["generation"] + 100)),
     ("stale", changed("use", incarnation=lambda e: e["incarnation"] + 100)),
+    ("stale", changed("fetch", like={"cause": ""}, incarnation=lambda e: e["incarnation"] - 1)),
+    ("stale", used_again),
     ("foreign", changed("use", tenant=lambda e: "t1" if e["tenant"] == "t0" else "t0")),
     ("foreign", changed("use", request_id="r0", like={"tenant": "t1"})),
     ("corrupt", changed("use", checksums=lambda e: [*e["checksums"][1:], "other"])),

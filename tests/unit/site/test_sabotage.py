@@ -251,10 +251,7 @@ async def test_readable_before_whole(two: Two, honest: bool) -> None:
 
 
 @Honest
-async def test_ignore_incarnation(two: Two, honest: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from geokv.measure.checker import stale
-
-    monkeypatch.setattr(stale, "IN_FLIGHT_NS", 0)
+async def test_ignore_incarnation(two: Two, honest: bool) -> None:
     sabotage = "" if honest else "ignore-incarnation"
     two.base["a"] = replace(two.base["a"], incarnation=2)
     await two.start(sabotage)
