@@ -22,6 +22,7 @@ JUDGED = (
     "doubly-owned",
     "served-after-purge",
     "served-after-revocation",
+    "purge-in-time",
     "answered-wrongly",
     "never-answered",
     "directory-converges",
@@ -31,9 +32,10 @@ JUDGED = (
     "sharing-had-effect",
     "accounted",
 )
-"""Lines that are judged in every drill (``tenant-timing`` where its probe is asked for,
-``served-after-revocation`` where a key is revoked). Beside them there are ``fault-fired:NAME``,
-``expect:NAME.PROMISE`` of an event and ``expect:PROMISE`` of the drill."""
+"""Lines that are judged in every drill (``purge-in-time`` where there is a purge,
+``served-after-revocation`` where a key is revoked, ``tenant-timing`` where its probe is asked for).
+Beside them there are ``fault-fired:NAME``, ``expect:NAME.PROMISE`` of an event and
+``expect:PROMISE`` of the drill."""
 
 _MADE = re.compile(r"^(fault-fired:[a-z][a-z0-9-]*|expect:([a-z][a-z0-9-]*\.)?[a-z0-9_.-]+)$")
 SABOTAGE = r"^[a-z][a-z-]{0,39}$"

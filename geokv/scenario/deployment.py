@@ -83,6 +83,15 @@ class Deployment(Strict):
         own = self.sites.get(site)
         return self.model_copy(update=own.model_dump(exclude_none=True)) if own else self
 
+    @property
+    def exact(self) -> bool:
+        """Whether the KV of one prompt is the same bytes wherever and however it is computed:
+        derived from the prompt, and laid out alike at every site."""
+        alike = {name: getattr(self, name) for name in LAID_OUT}
+        return self.content == "synthetic" and all(
+            self.laid_out(site) == alike for site in self.sites
+        )
+
     def place(self, name: str, site: str) -> str:
         """Where a site's value is written: ``sites.b.chunk_tokens``, or ``chunk_tokens``."""
         own = getattr(self.sites.get(site), name, None)

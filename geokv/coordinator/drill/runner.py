@@ -118,6 +118,7 @@ class DrillRunner:
             control=cell.control is not None,
             sabotage=stage.settings(stage.sites[0]).sabotage or "",
             publish=scenario.cache.tiers.publish,
+            exact=scenario.deployment.exact,
         )
         clients = self._clients(stage, workload)
         try:

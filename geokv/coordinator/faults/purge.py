@@ -5,9 +5,14 @@ from __future__ import annotations
 from geokv.clock import now_ns
 from geokv.coordinator.faults.fault import Evidence, Fault
 from geokv.errors import FaultError
+from geokv.scenario.directory import CentralDirectory
 from geokv.scenario.timeline import Purge
+from geokv.units import NS_PER_S
 
 _SLACK_S = 2.0
+_ROUNDING_NS = 12_000_000
+"""A site looks every 10 ms for the acknowledgement that it waits for; timers are rounded up to a ms
+at both ends."""
 
 
 class PurgeFault(Fault[Purge]):
@@ -27,7 +32,14 @@ class PurgeFault(Fault[Purge]):
         if stage.scenario.cache.purge is None:
             raise FaultError("did not fire: nobody here can purge", "set cache.purge")
         purge_id = self.event.title
-        stage.note("purge", site, purge_id=purge_id, tenant=tenant, phase="asked")
+        stage.note(
+            "purge",
+            site,
+            purge_id=purge_id,
+            tenant=tenant,
+            phase="asked",
+            within_ns=self._within_ns(),
+        )
         said = await stage.control(site).patient(
             "/purge", self.deadline_s - 1, tenant=tenant, purge_id=purge_id
         )
@@ -44,3 +56,16 @@ class PurgeFault(Fault[Purge]):
         )
         how = "all have confirmed" if said["by"] == "confirmed" else "its bound has passed"
         return Evidence(acked_ns, f"site {site} acknowledged the purge of {tenant}: {how}", said)
+
+    def _within_ns(self) -> int:
+        """Longest from writing it down to whoever asked knowing that it is acknowledged: the bound,
+        and what it takes to find a peer down, since the news goes with a beat
+        (docs/consistency.md)."""
+        cache, lab = self.stage.scenario.cache, self.stage.lab
+        assert cache.purge is not None, "inject has looked"
+        assert cache.membership is not None, "purges need heartbeats"
+        assert isinstance(cache.directory, CentralDirectory), "purges need an authority"
+        away = cache.directory.site != self.event.site
+        rtt_ns = lab.plan.path(self.event.site, cache.directory.site).rtt_ns if away else 0
+        beats_s = cache.membership.period * cache.membership.misses
+        return round((cache.purge.bound + beats_s) * NS_PER_S) + rtt_ns + _ROUNDING_NS

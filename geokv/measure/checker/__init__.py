@@ -13,6 +13,7 @@ from geokv.measure.checker import (
     integrity,
     leaked,
     never_answered,
+    purge_in_time,
     served_after_purge,
     served_after_revocation,
     stale,
@@ -34,6 +35,7 @@ CHECKERS: dict[str, Check] = {
         doubly_owned,
         served_after_purge,
         served_after_revocation,
+        purge_in_time,
         answered_wrongly,
         never_answered,
         directory_converges,
@@ -45,10 +47,12 @@ CHECKERS: dict[str, Check] = {
 
 
 ON_REQUEST = {
-    tenant_timing.NAME: tenant_timing.asked_for,
+    purge_in_time.NAME: purge_in_time.asked_for,
     served_after_revocation.NAME: served_after_revocation.asked_for,
+    tenant_timing.NAME: tenant_timing.asked_for,
 }
-"""Lines that are judged only where the drill was made for them."""
+"""Lines that are judged only where there is what they are about: a purge, a revoked key, a stream
+that was made for it."""
 
 
 def check_all(history: History) -> list[Finding]:

@@ -3,6 +3,12 @@
 Every ``use`` carries checksums of the very bytes that were handed over, and so does the header of
 every fetched chunk. Both must be among the checksums with which that key was stored (or converted
 from another layout, or came through a lossy codec) anywhere before.
+
+Where ``drill-begin`` says that content is ``exact``, two computations of one key (which stands for
+tenant, epoch and every token up to its end) give the same bytes, and one that differs from the
+first is itself an offence; nothing may then be used with its bytes. A model's floats depend on how
+requests were batched and cut: there each computation is as true as the other, and answers say
+whether one of them was wrong.
 """
 
 from __future__ import annotations
@@ -26,9 +32,11 @@ def check(history: History) -> Finding:
 
 
 def compare(history: History) -> tuple[list[Offence], int, int]:
-    """Offences (the last event of each is the use or fetch that is wrong), how many chunks were
-    compared, and how many had nothing to be compared with."""
+    """Offences (the last event of each is the store, use or fetch that is wrong), how many chunks
+    were compared, and how many had nothing to be compared with."""
+    exact = next((event for event in history.of("drill-begin") if event.get("exact")), None)
     true: dict[str, dict[tuple[str, ...], Event]] = defaultdict(dict)
+    stored: dict[str, Event] = {}
     offences: list[Offence] = []
     compared = lonely = 0
     for event in history.of("store", "convert", "found", "fetch", "use"):
@@ -36,7 +44,13 @@ def compare(history: History) -> tuple[list[Offence], int, int]:
         if not sums or event.get("cause"):
             continue
         op, known = event["op"], true[event["key"]]
-        if op in ("store", "convert") or event.get("lossy"):
+        if op == "store" and exact is not None:
+            first = stored.setdefault(event["key"], event)
+            if sums == tuple(first["checksums"]):
+                known.setdefault(sums, event)
+            else:
+                offences.append((_otherwise(event, first), [exact, first, event]))
+        elif op in ("store", "convert") or event.get("lossy"):
             known.setdefault(sums, event)
         elif op == "found":
             if not known:
@@ -50,6 +64,13 @@ def compare(history: History) -> tuple[list[Offence], int, int]:
             if sums not in known and len(sums) == len(next(iter(known))):
                 offences.append((_said(event), [next(reversed(known.values())), event]))
     return offences, compared, lonely
+
+
+def _otherwise(again: Event, first: Event) -> str:
+    return (
+        f"chunk {again['key'][:12]}… was computed at {again['site']} with other bytes than at "
+        f"{first['site']}, and its content is exact"
+    )
 
 
 def _said(event: Event) -> str:

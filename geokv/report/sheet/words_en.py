@@ -148,6 +148,7 @@ WORDS = Words(
             "served after revocation",
             "a key that was revoked opens no door",
         ),
+        "purge-in-time": ("purge in time", "a purge is acknowledged within its bound"),
         "answered-wrongly": ("answered wrongly", "every answer is that of a cold engine"),
         "never-answered": ("never answered", "every request ends by its deadline"),
         "directory-converges": ("directory converges", "at the end the directory is true"),

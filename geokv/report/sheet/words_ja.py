@@ -142,6 +142,7 @@ WORDS = Words(
         "doubly-owned": ("二重所有", "階層内の場所に所有者は一つ"),
         "served-after-purge": ("消去後の提供", "消去したものは二度と現れない"),
         "served-after-revocation": ("失効後の提供", "失効した鍵では何も受けられない"),
+        "purge-in-time": ("消去の期限", "消去は定められた期限内に確認される"),
         "answered-wrongly": ("誤答", "応答はすべて、キャッシュなしのエンジンと一致する"),
         "never-answered": ("無応答", "要求はすべて期限までに終わる"),
         "directory-converges": ("ディレクトリの収束", "終了時にディレクトリの内容は事実と一致する"),

@@ -121,6 +121,16 @@ def purge(t_ms: float, phase: str, name: str = "p1", **fields: Any) -> Event:
     return ev(t_ms, "purge", "a", purge_id=name, phase=phase, tenant="t0", **fields)
 
 
+def heard(t_ms: float, site: str = "c", purge_id: str = "p1") -> Event:
+    """A site has learnt of a purge: the first is its authority."""
+    return ev(t_ms, "purge", site, scope="t0", purge_id=purge_id, phase="heard", seq=1)
+
+
+def peer(t_ms: float, how: str, other: str = "c") -> Event:
+    """What the site that asks for purges has found out of another."""
+    return ev(t_ms, f"peer-{how}", "a", peer=other, cause="silent", incarnation=1)
+
+
 def pools(t_ms: float, site: str = "a", **fields: Any) -> Event:
     base = {
         "total": 8, "free": 5, "cached": 3, "pinned": 0, "reserved": 0, "leases": 0, "promised": 0

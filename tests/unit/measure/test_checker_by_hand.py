@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from histories import (
     BAD,
+    MS,
     PROMPT,
     answer,
     cold,
@@ -16,11 +17,13 @@ from histories import (
     ev,
     fetch,
     gone,
+    heard,
     held,
     history,
     life,
     lookup,
     lost,
+    peer,
     pools,
     probes,
     purge,
@@ -40,6 +43,7 @@ from geokv.scenario.control import JUDGED
 
 OTHER = [99, *PROMPT[1:]]
 END = ev(100, "drill-end")
+EXACT = ev(0, "drill-begin", exact=True)
 
 SPREAD = [20 + (number * 37 % 101) / 100 for number in range(200)]
 """TTFT of 200 requests, 20 to 21 ms."""
@@ -137,6 +141,9 @@ GOOD: dict[str, dict[str, list[Event]]] = {
         "stored twice, with other rounding": [
             store(1), store(2, "b", checksums=BAD), use(3, source="dram", checksums=BAD),
         ],
+        "computed twice alike, where content is exact": [
+            EXACT, store(1), store(2, "c"), fetch(3, source="c"), use(4),
+        ],
         "converted": [
             store(1), fetch(2, place=-1), ev(3, "convert", "b", key="k1", source="a", place=0,
             tenant="t0", generation=1, incarnation=1, checksums=BAD), use(4, checksums=BAD),
@@ -220,6 +227,22 @@ GOOD: dict[str, dict[str, list[Event]]] = {
             request(1, "r0"), answer(3, "r0"), purge(4, "asked"), request(5, "r2"),
             purge(6, "acked"), answer(8, "r2"), request(9), answer(12, cached_tokens=32),
             use(13, "c"),
+        ],
+    },
+    "purge-in-time": {
+        "nobody is away": [
+            purge(1, "asked", within_ns=600 * MS), heard(2), purge(9, "acked"),
+        ],
+        "at its bound": [
+            purge(1, "asked", within_ns=600 * MS), heard(2), heard(3, "b"), purge(602, "acked"),
+        ],
+        "who asked is the authority": [
+            purge(1, "asked", within_ns=600 * MS), heard(1, "a"), purge(9, "acked"),
+        ],
+        "two of them": [
+            purge(1, "asked", within_ns=600 * MS), heard(2), purge(9, "acked"),
+            purge(800, "asked", "p2", within_ns=600 * MS), heard(801, purge_id="p2"),
+            purge(1300, "acked", "p2"),
         ],
     },
     "answered-wrongly": {
@@ -334,6 +357,9 @@ WRONG: dict[str, dict[str, tuple[list[Event], list[int]]]] = {
     },
     "corrupt": {
         "used": ([store(1), fetch(2), use(3, checksums=BAD)], [0, 2]),
+        "computed otherwise, where content is exact": (
+            [EXACT, store(1), store(2, "c", checksums=BAD),
+             fetch(3, source="c", checksums=BAD), use(4, checksums=BAD)], [0, 1, 2]),
         "fetched": ([store(1), fetch(2, checksums=BAD)], [0, 1]),
         "rotten since it was found": (
             [ev(1, "found", "b", key="k1", tier="disk", place=0, tenant="t0",
@@ -402,6 +428,20 @@ WRONG: dict[str, dict[str, tuple[list[Event], list[int]]]] = {
         "a hit in blocks of before": (
             [request(1, "r0"), answer(3, "r0"), purge(4, "asked"), purge(5, "acked"),
              request(6), answer(9, cached_tokens=32)], [2, 3, 4, 5]),
+    },
+    "purge-in-time": {
+        "late": (
+            [purge(1, "asked", within_ns=600 * MS), heard(2), purge(603, "acked")], [0, 1, 2]),
+        "late, and nobody says when it was written": (
+            [purge(1, "asked", within_ns=600 * MS), purge(602, "acked")], [0, 1]),
+        "never": (
+            [purge(1, "asked", within_ns=600 * MS), heard(2), ev(700, "drill-end")], [0, 1, 2]),
+        "late, and they had met again before": (
+            [peer(0, "down"), peer(1, "up"), purge(2, "asked", within_ns=600 * MS),
+             heard(3), purge(604, "acked")], [2, 3, 4]),
+        "late, and a third one was away": (
+            [peer(0, "down", other="b"), purge(1, "asked", within_ns=600 * MS), heard(2),
+             purge(603, "acked")], [1, 2, 3]),
     },
     "answered-wrongly": {
         "another token": ([request(1), answer(20, output_ids=[7, 8, 0]), cold(99)], [0, 1, 2]),
@@ -477,6 +517,29 @@ OPEN: dict[str, dict[str, list[Event]]] = {
     "served-after-purge": {
         "never acknowledged": [store(1), purge(2, "asked"), use(3, "a", source="dram")],
         "nothing happened since": [store(1), purge(2, "asked"), purge(3, "acked")],
+    },
+    "purge-in-time": {
+        "nothing purged": [store(1)],
+        "of a version that does not say how long": [purge(1, "asked"), purge(900, "acked")],
+        "cut off": [purge(1, "asked", within_ns=600 * MS), heard(2)],
+        "the drill ended too soon": [
+            purge(1, "asked", within_ns=600 * MS),
+            heard(2),
+            ev(300, "drill-end"),
+        ],
+        "the authority could not be told from afar": [
+            purge(1, "asked", within_ns=600 * MS),
+            heard(2),
+            peer(150, "down"),
+            peer(900, "up"),
+            purge(950, "acked"),
+        ],
+        "they were parted all along": [
+            peer(0, "down"),
+            purge(1, "asked", within_ns=600 * MS),
+            heard(2),
+            purge(950, "acked"),
+        ],
     },
     "answered-wrongly": {
         "no cold engine": [request(1), answer(20)],
