@@ -226,7 +226,7 @@ def counts(ended: Ended) -> dict[str, Any]:
         "answered": sum(cell["answered"] for cell in cells),
         "fetches": sum(sum(cell["fates"]["fetches"].values()) for cell in cells),
         "lost": figures.count_of(summary, "fetches", "retried", "recomputed", "failed"),
-        "wrong": figures.count_of(summary, "requests", "wrong"),
+        "wrong": figures.wrong(summary),
         "hung": figures.count_of(summary, "requests", "unanswered"),
         "leaked": int("leaked" in lines),
         "broken": " ".join(sorted(lines)),

@@ -7,7 +7,7 @@ import io
 from typing import Any
 
 from geokv.report.drill_sweep import sweep_columns
-from geokv.report.drill_words import SPANS, TTFTS
+from geokv.report.drill_words import SPANS, TTFTS, wrong_in
 from geokv.report.words import other_settings
 
 _CELL = (
@@ -35,8 +35,7 @@ def _row(cell: dict[str, Any], others: list[str]) -> dict[str, Any]:
     for name in _CELL:
         void = name in _RESULTS and not cell["valid"]
         row[name] = "" if void else _show(cell[name])
-    fates = cell["fates"]
-    row["wrong"] = fates["requests"]["wrong"] + fates["fetches"]["wrong"]
+    row["wrong"] = wrong_in(cell)
     row.update({name: _show(value) for name, value in sweep_columns(cell).items()})
     for what in ("requests", "fetches"):
         row.update({f"{what}_{fate}": count for fate, count in cell["fates"][what].items()})

@@ -31,6 +31,13 @@ def header(summary: dict[str, Any]) -> list[str]:
     ]
 
 
+def wrong_in(cell: dict[str, Any]) -> int:
+    """What every table, card and list of seeds calls wrong: requests that were answered wrongly,
+    and fetches whose bytes were used and were not those computed, or led to such an answer
+    (docs/measures.md)."""
+    return int(cell["fates"]["requests"]["wrong"] + cell["fates"]["fetches"]["wrong"])
+
+
 def cell_titles() -> list[str]:
     """Titles of the table of cells, in the order of its columns."""
     return [
@@ -63,7 +70,7 @@ def cell_row(cell: dict[str, Any]) -> list[str]:
         words.number(cell["hit_rate"], 2),
         str(fetches["served"] + fetches["unused"] + fetches["wrong"]),
         str(lost),
-        str(fetches["wrong"] + requests["wrong"]),
+        str(wrong_in(cell)),
         str(requests["unanswered"]),
     ]
 

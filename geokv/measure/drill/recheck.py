@@ -12,8 +12,9 @@ from geokv.measure.drill.soundness import examine
 
 
 def recheck(run_dir: Path) -> dict[str, Any]:
-    """``verdict``, ``drill`` and ``cells`` with ``label``, ``control``, ``events`` and ``lines``;
-    excerpts are whole. Nothing but the history is read.
+    """``verdict`` and ``cells`` with ``label``, ``control``, ``events`` and ``lines``;
+    excerpts are whole. Nothing but the history is read. As the verdict of a run it is
+    ``invalid`` where a link was off its plan, whatever else is broken.
 
     Raises:
         ConfigError: no such folder.
@@ -22,9 +23,12 @@ def recheck(run_dir: Path) -> dict[str, Any]:
     if not run_dir.is_dir():
         raise ConfigError(f"{run_dir}: no such run folder", "runs are kept under results/")
     cells = [_checked(history) for history in load_histories(run_dir)]
-    counted = [line["ok"] for cell in cells if not cell["control"] for line in cell["lines"]]
+    lines = [line for cell in cells if not cell["control"] for line in cell["lines"]]
+    counted = [line["ok"] for line in lines]
     verdict = "pass" if counted else "unknown"
-    if False in counted:
+    if any(line["name"] == "links" and line["ok"] is False for line in lines):
+        verdict = "invalid"
+    elif False in counted:
         verdict = "fail"
     elif None in counted:
         verdict = "unknown"

@@ -114,16 +114,22 @@ def _last_handed(history: History, one: Exchange) -> list[Event]:
 
 
 def _served(history: History) -> list[Offence]:
-    """A chunk that came whole was sent whole, unless its sender died before it could say so."""
+    """A chunk that came whole was sent whole, unless that life of its sender was killed, maybe
+    before it could say so."""
+    killed = {
+        (event["site"], event["incarnation"])
+        for event in history.of("life")
+        if event.get("phase") == "killed"
+    }
     sent: Counter[tuple[str, str, str]] = Counter()
     for event in history.of("serve"):
-        if not event.get("cause"):
+        by = (event["site"], event.get("incarnation"))
+        if not event.get("cause") and by not in killed:
             sent[event["site"], event.get("peer", ""), event["key"]] += 1
-    killed = {event["site"] for event in history.of("life") if event.get("phase") == "killed"}
     offences: list[Offence] = []
     for event in history.of("fetch"):
         where = (event["source"], event["site"], event["key"])
-        if event.get("cause") or event["source"] in killed:
+        if event.get("cause") or (event["source"], event.get("incarnation")) in killed:
             continue
         sent[where] -= 1
         if sent[where] < 0:

@@ -3,13 +3,15 @@
 
 The control cell is judged the other way round: every line that it names must be broken there.
 One that is not leaves the verdict ``unknown``, because then nobody knows whether the checker sees
-anything at all.
+anything at all. So does a fault of the control that was not seen to happen: what is broken without
+it is not broken by what the control is about.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from geokv.measure.checker.finding import Finding
 from geokv.measure.drill.cell import DrillCell
 from geokv.measure.result import Result
 from geokv.measure.verdict import Verdict
@@ -46,7 +48,7 @@ def word_of(cell: DrillCell) -> str:
     if cell.link_problems:
         return "invalid"
     if cell.is_control:
-        if not cell.recorded:
+        if not cell.recorded or _not_fired(cell):
             return "unknown"
         return CONTROL_FAILS if all(line.ok for line in control_lines(cell)) else CONTROL_HOLDS
     lines = [line.ok for line in cell.lines]
@@ -61,9 +63,14 @@ def control_lines(cell: DrillCell) -> list[Result]:
     if control is None:
         return []
     by_name = {line.name: line for line in cell.lines}
+    idle = _not_fired(cell)
     results = []
     for name in control.fails:
         line = by_name.get(name)
+        if idle and not cell.link_problems:
+            why = f"the control shows nothing: {idle[0].name}: {idle[0].said}"
+            results.append(Result(f"control:{name}", None, why))
+            continue
         if line is not None and line.ok is False and not cell.link_problems:
             results.append(Result(f"control:{name}", True, f"fails as it must: {line.said}"))
             continue
@@ -73,6 +80,13 @@ def control_lines(cell: DrillCell) -> list[Result]:
         why = f"the control did not fail: the checker {name} may see nothing ({said})"
         results.append(Result(f"control:{name}", None, why))
     return results
+
+
+def _not_fired(cell: DrillCell) -> list[Finding]:
+    """Lines of faults that the control has (``without`` takes some away) and that were not seen."""
+    return [
+        line for line in cell.lines if line.name.startswith("fault-fired:") and line.ok is not True
+    ]
 
 
 def _judged(cells: Sequence[DrillCell]) -> list[Result]:

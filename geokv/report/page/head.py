@@ -88,6 +88,8 @@ def _drill_headline(summary: dict[str, Any]) -> str:
     answered = sum(cell["answered"] for cell in cells)
     wrong = figures.count_of(summary, "requests", "wrong")
     text = f"{answered:,} of {asked:,} requests were answered, {wrong or 'none'} of them wrongly"
+    if fetched := figures.count_of(summary, "fetches", "wrong"):
+        text += f"; {fetched:,} fetches brought what was wrong"
     faults = [fault["recovery"] for cell in cells for fault in cell["faults"] if fault["recovery"]]
     seen = [ms for fault in faults if (ms := fault["detected"]["ms"]) is not None]
     back = [

@@ -80,7 +80,7 @@ def compose(
 def drill_cards(summary: dict[str, Any], words: Words) -> Cards:
     """The numbers that matter most, of all cells but the control."""
     cells = figures.normal_cells(summary)
-    wrong = figures.count_of(summary, "requests", "wrong")
+    wrong = figures.wrong(summary)
     hung = figures.count_of(summary, "requests", "unanswered")
     asked = sum(cell["requests"] for cell in cells)
     answered = sum(cell["answered"] for cell in cells)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from geokv.report.drill_words import wrong_in
 from geokv.report.sheet.words import Words
 
 
@@ -54,6 +55,11 @@ def verdict_words(summary: dict[str, Any], words: Words) -> tuple[str, str]:
 def count_of(summary: dict[str, Any], what: str, *fates: str) -> int:
     """Requests or fetches of the normal cells with one of these fates."""
     return sum(cell["fates"][what][fate] for cell in normal_cells(summary) for fate in fates)
+
+
+def wrong(summary: dict[str, Any]) -> int:
+    """Requests and fetches of the normal cells that were wrong."""
+    return sum(wrong_in(cell) for cell in normal_cells(summary))
 
 
 def _spans(summary: dict[str, Any], name: str) -> list[float | None]:

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from handwritten_drill import SCENARIO, Drill
-from histories import MS, fault, history, links, lost, request, serve, store, use
+from histories import MS, fault, fetch, history, life, links, lost, request, serve, store, use
 from typer.testing import CliRunner
 
 from geokv.cli import app
+from geokv.drills.hunt import counts
+from geokv.drills.suite import Ended, Task
 from geokv.errors import RunError
 from geokv.measure.checker import History
 from geokv.measure.checker.history import load_histories
@@ -22,8 +24,11 @@ from geokv.measure.drill.soundness import examine
 from geokv.measure.drill.summary import summarise_drill
 from geokv.report.console import print_run, table_console
 from geokv.report.drill_csv import to_drill_csv
+from geokv.report.drill_words import cell_row, cell_titles
 from geokv.report.history import merge_history
 from geokv.report.run_folder import read_summary, write_all
+from geokv.report.sheet.content import drill_cards
+from geokv.report.sheet.words import words_of
 
 
 def summary_of(drill: Drill, tmp_path: Path) -> dict[str, Any]:
@@ -159,6 +164,11 @@ def off_in_control(drill: Drill) -> None:
     drill.of("links", cell=1, phase="before")[0].update(ok=False, problems=["rtt 2 ms"])
 
 
+def idle_control(drill: Drill) -> None:
+    event = drill.of("fault", cell=1, phase="took-effect")[0]
+    event.update(phase="did-not-fire", evidence={"said": "did not fire: the probe came back"})
+
+
 @pytest.mark.parametrize(
     ("spoil", "word", "reason"),
     [
@@ -171,6 +181,7 @@ def off_in_control(drill: Drill) -> None:
         (cut_short, "unknown", "the run did not get to the end of control"),
         (unshared, "unknown", "sharing-had-effect: sharing had no effect"),
         (off_in_control, "unknown", "control:corrupt: the control did not fail"),
+        (idle_control, "unknown", "control:corrupt: the control shows nothing: fault-fired:cut"),
     ],
 )
 def test_what_is_spoilt_decides_the_verdict(spoil, word, reason, tmp_path):
@@ -191,6 +202,7 @@ def test_what_is_spoilt_decides_the_verdict(spoil, word, reason, tmp_path):
         (toothless, "did not fail"),
         (cut_short, "unknown"),
         (off_in_control, "invalid"),
+        (idle_control, "unknown"),
         (wrong_answer, "fails as it must"),
     ],
 )
@@ -199,6 +211,30 @@ def test_a_control_is_never_said_to_have_passed(spoil, word, tmp_path):
     spoil(drill)
     _, control = summary_of(drill, tmp_path)["cells"]
     assert control["verdict"] == word
+
+
+def test_a_control_may_be_without_a_fault(tmp_path):
+    """What it is about is then that without it nothing is broken, or something is."""
+    drill = Drill({**SCENARIO, "control": {**SCENARIO["control"], "without": ["cut"]}})
+    drill.cells[1] = [event for event in drill.cells[1] if event["op"] != "fault"]
+    summary = summary_of(drill, tmp_path)
+    assert judged(summary, "control:corrupt")[0] is True, summary["reasons"]
+
+
+def test_wrong_means_requests_and_fetches_wherever_it_is_said(tmp_path):
+    """A table, the card of the sheet, and the list of seeds that a hunt writes."""
+    drill = Drill()
+    wrong_answer(drill)
+    drill.of("use", request_id="r5")[0]["checksums"] = ["aa", "b0"]
+    summary = summary_of(drill, tmp_path)
+    fates_of = summary["cells"][0]["fates"]
+    assert (fates_of["requests"]["wrong"], fates_of["fetches"]["wrong"]) == (1, 2)
+    head, row, _ = to_drill_csv(summary).splitlines()
+    assert dict(zip(head.split(","), row.split(","), strict=True))["wrong"] == "3"
+    assert cell_row(summary["cells"][0])[cell_titles().index("wrong")] == "3"
+    cards = drill_cards(summary, words_of("en")).items
+    assert [value for name, value, _ in cards if name == "wrong"] == ["3"]
+    assert counts(Ended(Task("by-hand", drill.scenario), tmp_path, summary))["wrong"] == 3
 
 
 def test_what_nobody_could_see_is_unknown_and_not_broken(tmp_path):
@@ -309,6 +345,14 @@ def test_check_history_fails_on_what_is_wrong_and_shows_it(tmp_path):
     assert code == 1 and "request_id=r3" in shown
 
 
+def test_check_history_calls_a_run_invalid_where_the_run_itself_does(tmp_path):
+    drill = Drill()
+    off_its_plan(drill)
+    assert summary_of(drill, tmp_path)["exit_code"] == 3
+    code, shown = run_check(str(tmp_path))
+    assert code == 3 and "history: invalid" in shown and "✗ answered-wrongly" in shown
+
+
 def test_check_history_of_a_measurement_run_says_what_it_cannot_know(tmp_path):
     records = tmp_path / "records"
     records.mkdir()
@@ -372,6 +416,20 @@ def test_fates_of_fetches():
     killed = {"t_ns": 4 * MS, "site": "b", "op": "life", "incarnation": 1, "phase": "killed"}
     assert fate_of(*failed, killed) == ["failed"]
     assert fate_of(request(1), lost(2, "cancelled"), use(3), good) == ["recomputed"]
+
+
+def test_only_the_life_that_was_killed_may_have_sent_and_not_said_so():
+    begun = [life(0, "a", 1), request(1), life(3, "a", 1, "killed"), life(4, "a", 2)]
+    told = {f.name: f for f in examine(history(*begun, fetch(2)))}
+    assert told["accounted"].ok is True
+    told = {f.name: f for f in examine(history(*begun, fetch(5, incarnation=2)))}
+    assert told["accounted"].ok is False and "which never sent it" in told["accounted"].said
+    sent = serve(5, incarnation=2)
+    told = {f.name: f for f in examine(history(*begun, sent, fetch(5, incarnation=2)))}
+    assert told["accounted"].ok is True
+    # What an earlier life has sent is no word for what a later one has not.
+    told = {f.name: f for f in examine(history(*begun, serve(2), fetch(5, incarnation=2)))}
+    assert told["accounted"].ok is False
 
 
 def test_a_fault_that_was_never_asked_for_did_not_fire():
