@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from geokv.clock import now_ns
+from geokv.clock import now_ns, wait_until_ns
 from geokv.coordinator.drill.log import DrillLog
 from geokv.coordinator.drill.stage import Stage
 from geokv.coordinator.faults import fault_class
@@ -128,6 +128,18 @@ async def test_flaps_that_are_ended_early_end_with_light(lab, make):
     await asyncio.sleep(0.1)
     healed = await fault.heal()
     assert (healed.data["seen_dark"], healed.data["seen_lit"]) == (1, 0)
+
+
+async def test_flaps_that_stop_by_themselves_did_not_fire(lab, make):
+    """One of five is no loose connector; light comes back all the same."""
+    fault = make(fault="link-flap", link="a-b", times=5, down="20ms", up="30ms")
+    seen = await fault.inject()
+    await wait_until_ns(seen.t_ns + 45_000_000)
+    fault._rest.cancel()
+    await wait_until_ns(seen.t_ns + 250_000_000)
+    with pytest.raises(FaultError, match=r"dark 1 times of 5 asked and lit again 1 times, when 5"):
+        await fault.heal()
+    assert carriers(lab, "a-b") == (True, True)
 
 
 async def test_one_way_is_cut_and_the_other_is_not(lab, make):
