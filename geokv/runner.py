@@ -65,9 +65,10 @@ def run_scenario(
     check_pace(pace, scenario.clock)
     place = choose_place(scenario.clock)
     profile = preflight(scenario)
-    run_dir = make_run_folder(scenario, root, exact=out)
     parts = min(scenario.vm.jobs, len(scenario.cells())) if place.kernel and not live else 1
+    # What can be refused is, before there is a folder.
     manifest = _manifest(scenario, profile, place, parts)
+    run_dir = make_run_folder(scenario, root, exact=out)
     write_manifest(run_dir, manifest | _watched(pace, live))
     try:
         with telling(run_dir, on_progress, live) as tell:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 import sys
-import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from geokv.errors import ConfigError
-from geokv.paths import CHECKOUT
+from geokv.foreign import guest_has
 
 
 def plain(value: Any, folders: dict[str, None]) -> Any:
@@ -46,7 +45,7 @@ def _named(what: Any, folders: dict[str, None]) -> str:
         if not module.isidentifier():
             raise ConfigError(f"{path.name} cannot be imported: its name is no Python name")
         folders[str(path.parent)] = None
-    elif not any(path.is_relative_to(known) for known in _installed()):
+    elif not guest_has(path):
         folders[str(path.parents[module.count(".") + (path.stem == "__init__")])] = None
     return f"{module}:{name}"
 
@@ -60,9 +59,3 @@ def _file_of(what: Any) -> Path:
             "%%writefile my_module.py and import it from there",
         )
     return Path(name).resolve()
-
-
-def _installed() -> list[Path]:
-    paths = sysconfig.get_paths()
-    libraries = (paths[name] for name in ("stdlib", "purelib", "platlib"))
-    return [CHECKOUT / "geokv", *(Path(one).resolve() for one in libraries)]

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geokv import foreign
+from geokv.errors import ConfigError
 from geokv.scenario.routing import OURS as ROUTING
 from geokv.scenario.tiers import OURS
 
 if TYPE_CHECKING:
     from geokv.scenario.model import Scenario
 
+_POLICIES = {
+    "cache.tiers.dram.policy": (OURS, foreign.EVICTION),
+    "cache.tiers.disk.policy": (OURS, foreign.EVICTION),
+    "routing.policy": (ROUTING, foreign.ROUTING),
+}
+"""Path → the names that are ours, and the entry point group of others."""
 _SAID = ("title", "question", "translations", "workload")
 """Parts of a scenario that hold words for people or models."""
 
@@ -62,6 +70,42 @@ def with_code(data: dict[str, Any], folder: Path | None) -> dict[str, Any]:
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
         return data
     return {**data, "code": [str((beside / Path(one).expanduser()).resolve()) for one in given]}
+
+
+def with_homes(scenario: Scenario) -> Scenario:
+    """The scenario with every folder in ``code`` where the VM must look for what it names.
+
+    Raises:
+        ConfigError: a policy that nobody has, or code where the VM cannot see it; with its place.
+    """
+    homes: dict[str, None] = {}
+    for place, ours, group, name in _named(scenario):
+        try:
+            foreign.require_known(name, ours, group, scenario.code)
+            if home := foreign.home(group, name, scenario.code):
+                homes[home] = None
+        except ConfigError as error:
+            raise ConfigError(f"{place}: {error.message}", error.hint) from None
+    if not homes:
+        return scenario
+    return scenario.model_copy(update={"code": [*scenario.code, *homes]})
+
+
+def _named(scenario: Scenario) -> Iterator[tuple[str, tuple[str, ...], str, str]]:
+    """Place, names of ours, group and name, of every class in the scenario or a cell of it that
+    is not ours."""
+    said = [(path, path, attrgetter(path)(scenario)) for path in _POLICIES]
+    for number, axis in enumerate(scenario.sweep):
+        for point in axis.points():
+            place = f"sweep.{number}.{axis.place(point)}"
+            said += [(f"{place}: {path}", path, value) for path, value in point.changes.items()]
+    if scenario.control is not None:
+        said += [(f"control: {path}", path, one) for path, one in scenario.control.set.items()]
+    for place, path, name in said:
+        if path in _POLICIES and name not in _POLICIES[path][0]:
+            yield place, *_POLICIES[path], str(name)
+    for place, name in named_faults(scenario).items():
+        yield place, (), "", name
 
 
 def _references(data: Any, depth: int = 0) -> Iterator[str]:

@@ -13,7 +13,7 @@ from geokv.lab.profiles import data_folders
 from geokv.lab.topology import Topology, load_topology
 from geokv.scenario.cells import topology_mapping
 from geokv.scenario.checks import untested
-from geokv.scenario.code import with_code
+from geokv.scenario.code import with_code, with_homes
 from geokv.scenario.model import Scenario
 from geokv.scenario.paths import known_paths, parse_override, suggest, with_value
 from geokv.scenario.texts import with_texts
@@ -88,7 +88,7 @@ def load_scenario(
             pinned = pinned or was_swept
     scenario = _build(with_code(_absolute_model(data), folder), folder, place)
     _check_model_folder(scenario, place)
-    _check_code(scenario, place)
+    scenario = _with_code(scenario, place)
     # Whoever narrows a sweep by hand still gets a run; what it cannot test is then
     # reported as untested, and such a run does not pass.
     left = [] if pinned else untested(scenario)
@@ -189,9 +189,10 @@ def _check_model_folder(scenario: Scenario, place: str) -> None:
         raise _placed(error, place)
 
 
-def _check_code(scenario: Scenario, place: str) -> None:
+def _with_code(scenario: Scenario, place: str) -> Scenario:
     try:
         for folder in scenario.code:
             foreign.check_folder(folder)
+        return with_homes(scenario)
     except ConfigError as error:
         raise _placed(error, place) from None

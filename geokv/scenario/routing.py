@@ -14,7 +14,7 @@ OURS = ("asker", "round-robin", "least-loaded")
 
 
 def _known(name: str) -> str:
-    return foreign.known_name(name, OURS, foreign.ROUTING)
+    return foreign.well_formed(name, OURS, foreign.ROUTING)
 
 
 class Routing(Strict):

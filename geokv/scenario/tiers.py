@@ -15,7 +15,7 @@ OURS = ("lru", "fifo", "lfu", "s3fifo")
 
 
 def _known(name: str) -> str:
-    return foreign.known_name(name, OURS, foreign.EVICTION)
+    return foreign.well_formed(name, OURS, foreign.EVICTION)
 
 
 Policy = Annotated[str, AfterValidator(_known)]

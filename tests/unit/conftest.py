@@ -11,6 +11,7 @@ SLOW_FOLDERS = {"site", "coordinator"}
 """They start processes with a model in each."""
 SLOW_FILES = {
     "test_api_own_code",
+    "test_api_packaged_code",
     "test_api_run",
     "test_cache_disk",
     "test_cache_fuzz",

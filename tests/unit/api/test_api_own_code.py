@@ -110,25 +110,6 @@ def test_a_bad_policy_is_refused_with_the_reason(
     assert name in caught.value.message
 
 
-def test_a_policy_that_an_installed_package_registers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "packaged_policy.py").write_text(GOOD)
-    info = tmp_path / "packaged-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: packaged\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[geokv.eviction]\nnewest = packaged_policy:Mine\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    scenario = Scenario("smoke").with_({"cache.tiers.dram.policy": "newest"})
-    assert scenario.checked.code == []
-    check_policy("newest")
-    (found,) = provenance_of_code(scenario.checked)
-    assert found["name"] == "newest"
-    assert found["file"] == "packaged_policy.py"
-    with pytest.raises(ConfigError, match="must be lru, fifo, lfu, s3fifo, newest or module:Class"):
-        Scenario("smoke").with_({"cache.tiers.dram.policy": "oldest"})
-
-
 def test_a_file_finds_the_module_beside_it_and_a_run_folder_finds_it_again(module: Write) -> None:
     folder = module("beside_policy", GOOD)
     data = yaml.safe_load((CHECKOUT / "scenarios" / "smoke.yaml").read_text())

@@ -1,16 +1,10 @@
-"""Code that is no part of geokv: a policy or a fault of the user's own.
-
-It is named ``module:Class`` and lies in a folder of the scenario's ``code``, or it is installed
-and has registered a plain name under an entry point group. Both are found here, in the same way
-on the host and inside the VM, which sees the host's files.
-"""
+"""Importing code that is no part of geokv, in the same way on the host and inside the VM."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
 import importlib.util
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,48 +13,18 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from geokv.errors import ConfigError
+from geokv.foreign.homes import hidden_by
+from geokv.foreign.names import entries, is_reference
+from geokv.paths import CHECKOUT
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-EVICTION = "geokv.eviction"
-"""Entry point group of eviction policies."""
-ROUTING = "geokv.routing"
-"""Entry point group of routing policies."""
-REFERENCE = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
-"""``module:Class`` or ``package.module:Class``."""
-_HIDDEN = ("/run", "/proc", "/sys", "/dev")
-"""Where the VM has mounts of its own."""
+_GUEST = Path("/run/geokv/root")
+"""The checkout, as ``netem/kernel/init`` mounts it in every VM."""
 _importing: list[str] = []
 _folders: list[str] = []
 _imported: set[str] = set()
-
-
-def is_reference(text: str) -> bool:
-    """Whether it is written as ``module:Class``."""
-    return re.match(REFERENCE, text) is not None
-
-
-def registered(group: str) -> list[str]:
-    """Names that installed packages have registered, sorted."""
-    # Imported late: a run with nothing but our own code looks at no package.
-    from importlib.metadata import entry_points
-
-    return sorted(entry_points(group=group).names)
-
-
-def known_name(name: str, ours: Sequence[str], group: str) -> str:
-    """The name itself, if it is one of ours, a reference, or registered.
-
-    Raises:
-        ValueError: it is none of them; for a field's validator.
-    """
-    if name in ours or is_reference(name):
-        return name
-    names = [*ours, *registered(group)]
-    if name in names:
-        return name
-    raise ValueError(f"must be {', '.join(names)} or module:Class, got {name!r}")
 
 
 def importing() -> str:
@@ -85,21 +49,6 @@ def use_folders(folders: Sequence[str]) -> None:
     importlib.invalidate_caches()
 
 
-def check_folder(folder: str) -> None:
-    """A folder the VM can read as well.
-
-    Raises:
-        ConfigError: it does not exist, or the VM has something else in its place.
-    """
-    if not Path(folder).is_dir():
-        raise ConfigError(f"code: no such folder {folder}")
-    if any(Path(folder).is_relative_to(hidden) for hidden in _HIDDEN):
-        raise ConfigError(
-            f"code: the VM cannot see {folder}: it has a {Path(folder).parts[1]} of its own",
-            "keep the module in another folder",
-        )
-
-
 def load(group: str, name: str) -> Any:
     """What ``name`` stands for: a class, or whatever makes the thing wanted.
 
@@ -120,30 +69,52 @@ def load(group: str, name: str) -> Any:
 
 
 def provenance(group: str, name: str) -> dict[str, str]:
-    """Name, file and BLAKE2b-128 of its text, for the manifest of a run.
+    """Name, file and BLAKE2b-128 of its text, for the manifest of a run; of a package that has
+    registered the name, its own name and version too.
 
     Raises:
-        ConfigError: as ``load``.
+        ConfigError: as ``load``, or the VM cannot see the file.
     """
+    package = {}
     if is_reference(name):
         module = _module(name.partition(":")[0])
     else:
-        module = _module(_entry(group, name).module)
+        entry = _entry(group, name)
+        module = _module(entry.module)
+        if entry.dist is not None:
+            package = {"package": f"{entry.dist.name} {entry.dist.version}"}
     path = Path(module.__file__ or "")
+    if hidden := hidden_by(path):
+        raise ConfigError(
+            f"{name}: the VM cannot see {path}: it has a {hidden} of its own",
+            "install the package where geokv is, and not as an editable one from there",
+        )
     digest = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
-    return {"name": name, "file": path.name, "blake2b": digest}
+    return {"name": name, "file": path.name, "blake2b": digest, **package}
 
 
 def _entry(group: str, name: str) -> EntryPoint:
-    from importlib.metadata import entry_points
-
-    found = list(entry_points(group=group, name=name))
-    if not found:
+    found = next((one for one in entries(group) if one.name == name), None)
+    if found is None:
         raise ConfigError(
-            f"no installed package has registered {name!r} under {group}",
-            "name it module:Class, or install the package that has it",
+            f"no installed package has registered {name!r} under {group}{_inside()}",
+            _looked_in() or "name it module:Class, or install the package that has it",
         )
-    return found[0]
+    return found
+
+
+def _inside() -> str:
+    return ", inside the VM" if CHECKOUT == _GUEST else ""
+
+
+def _looked_in() -> str:
+    """Inside the VM: where it looks, for whoever sees his package on the host."""
+    if CHECKOUT != _GUEST:
+        return ""
+    return (
+        "the VM has the packages that are installed where geokv is, and the folders of `code` "
+        f"({', '.join(_folders) or 'none'}): install it there, or name its folder in `code`"
+    )
 
 
 def _load_registered(group: str, name: str) -> Any:
@@ -158,8 +129,9 @@ def _module(name: str) -> ModuleType:
         found = importlib.util.find_spec(name.partition(".")[0])
         if found is None:
             raise ConfigError(
-                f"there is no module {name}",
-                "modules are looked for beside the scenario's file and in the working folder; "
+                f"there is no module {name}{_inside()}",
+                _looked_in()
+                or "modules are looked for beside the scenario's file and in the working folder; "
                 "`code` names others",
             )
         main = sys.modules.get("__main__")
@@ -180,7 +152,10 @@ def _guarded(name: str) -> Iterator[None]:
     except ConfigError:
         raise
     except Exception as error:
-        raise ConfigError(f"{name} cannot be imported: {_told(error)}") from error
+        lacking = isinstance(error, ModuleNotFoundError)
+        raise ConfigError(
+            f"{name} cannot be imported{_inside()}: {_told(error)}", _looked_in() * lacking
+        ) from error
     finally:
         _importing.pop()
 
