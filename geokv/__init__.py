@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from geokv.api.run import Picture, Run, load_run, run
     from geokv.api.scenario import Scenario
+    from geokv.api.start import Running, start
     from geokv.cache.lifetime.fifo import Fifo
     from geokv.cache.lifetime.lru import Lru
     from geokv.cache.lifetime.policy import EvictionPolicy
     from geokv.clock import now_ns
     from geokv.coordinator.faults.fault import Evidence, Fault
-    from geokv.errors import ConfigError, FaultError, GeokvError, RunError
+    from geokv.errors import ConfigError, FaultError, GeokvError, RunEnded, RunError
     from geokv.routing.policy import Arrival, RoutingPolicy, SiteLoad
 
 __version__ = "0.1.0"
@@ -36,8 +37,10 @@ __version__ = "0.1.0"
 _WHERE = {
     "Scenario": "geokv.api.scenario",
     "run": "geokv.api.run",
+    "start": "geokv.api.start",
     "load_run": "geokv.api.run",
     "Run": "geokv.api.run",
+    "Running": "geokv.api.start",
     "Picture": "geokv.api.run",
     "EvictionPolicy": "geokv.cache.lifetime.policy",
     "Fifo": "geokv.cache.lifetime.fifo",
@@ -51,6 +54,7 @@ _WHERE = {
     "GeokvError": "geokv.errors",
     "ConfigError": "geokv.errors",
     "RunError": "geokv.errors",
+    "RunEnded": "geokv.errors",
     "FaultError": "geokv.errors",
 }
 
@@ -67,12 +71,15 @@ __all__ = [
     "Picture",
     "RoutingPolicy",
     "Run",
+    "RunEnded",
     "RunError",
+    "Running",
     "Scenario",
     "SiteLoad",
     "load_run",
     "now_ns",
     "run",
+    "start",
 ]
 
 

@@ -15,6 +15,7 @@
     │   ├── RecordError  bytes that are not a whole, valid chunk record
     │   └── FetchError   a chunk could not be brought here; carries the cause
     └── RunError         a run could not be carried through
+        ├── RunEnded     somebody ended it before it was over (exit code 130)
         └── FaultError   a drill's fault was not seen to take effect, or to heal
 
 A message says what happened and where; ``hint`` says what to do next.
@@ -127,6 +128,12 @@ class FetchError(CacheError):
 
 class RunError(GeokvError):
     """A run that started could not be carried to its end."""
+
+
+class RunEnded(RunError):
+    """Somebody ended the run before it was over; its folder keeps what was recorded."""
+
+    exit_code = 130
 
 
 class FaultError(RunError):

@@ -24,7 +24,7 @@ from geokv.report.run_folder import make_run_folder, write_all, write_manifest
 from geokv.scenario import Scenario
 from geokv.scenario.deployment import Deployment
 from geokv.vm import Job, Place, choose_place
-from geokv.vm.pace import check_pace
+from geokv.vm.pace import read_pace
 from geokv.vm.supervise import run_jobs
 from geokv.vm.waits import Waits
 
@@ -40,9 +40,10 @@ def run_scenario(
     on_progress: Progress,
     root: Path = Path("results"),
     *,
-    pace: float | None = None,
-    live: bool = False,
+    pace: str | float | None = None,
+    live: bool | None = None,
     formats: Collection[Format] = FORMATS,
+    give_up: Callable[[], bool] = lambda: False,
 ) -> tuple[Path, dict[str, Any]]:
     """Run every cell and reduce the records.
 
@@ -50,9 +51,12 @@ def run_scenario(
         out: the run folder to use; None makes ``results/<scenario>/<stamp>-<hash>``.
         on_progress: takes each step of each part: ``{"event": …, "part": n, …}``; the same
             steps are in ``events.jsonl`` (docs/live.md).
-        pace: virtual seconds per real second, at most; None is as fast as it goes.
-        live: tell samples, and take commands; in one VM, whatever ``vm.jobs`` says.
+        pace: virtual seconds per real second, at most (``1x``, or a number); None is as fast as
+            it goes.
+        live: tell samples, and take commands; in one VM, whatever ``vm.jobs`` says. None is
+            where there is a pace.
         formats: which outputs are written beside the summary, the history and the trace.
+        give_up: asked all the time whether to end the run where it stands.
 
     Returns:
         The run folder and its summary.
@@ -61,21 +65,23 @@ def run_scenario(
         ConfigError: the scenario or ``out`` cannot be used; nothing is made.
         GeokvError: the place, the folder, a VM, the lab or a site failed; the run folder
             keeps ``log.txt``.
+        RunEnded: because of ``give_up``.
     """
-    check_pace(pace, scenario.clock)
+    factor = read_pace(pace, scenario.clock)
+    live = factor is not None if live is None else live
     place = choose_place(scenario.clock)
     profile = preflight(scenario)
     parts = min(scenario.vm.jobs, len(scenario.cells())) if place.kernel and not live else 1
     # What can be refused is, before there is a folder.
     manifest = _manifest(scenario, profile, place, parts)
     run_dir = make_run_folder(scenario, root, exact=out)
-    write_manifest(run_dir, manifest | _watched(pace, live))
+    write_manifest(run_dir, manifest | _watched(factor, live))
     try:
         with telling(run_dir, on_progress, live) as tell:
-            tell(describe_run(scenario, place.kernel_name, parts, pace, live))
+            tell(describe_run(scenario, place.kernel_name, parts, factor, live))
             started = {"path": str(run_dir), "parts": parts, "kernel": place.kernel_name}
             tell({"event": "folder", **started})
-            _run_parts(place, scenario, run_dir, parts, tell, pace, live)
+            _run_parts(place, scenario, run_dir, parts, tell, factor, live, give_up)
             if not scenario.is_drill:
                 _join_parts(run_dir, parts)
             tell({"event": "report"})
@@ -94,6 +100,7 @@ def _run_parts(
     on_progress: Progress,
     pace: float | None,
     live: bool,
+    give_up: Callable[[], bool],
 ) -> None:
     job = Job(
         argv=(),
@@ -136,10 +143,8 @@ def _run_parts(
                 waits.take(part, step)
             on_progress({"part": part, **step})
 
-        if waits is None:
-            outcomes = run_jobs(place, jobs, on_line)
-        else:
-            outcomes = run_jobs(place, jobs, on_line, waits.started)
+        started = (lambda index, process: None) if waits is None else waits.started
+        outcomes = run_jobs(place, jobs, on_line, started, give_up)
         for part, outcome in enumerate(outcomes):
             for line in outcome.errors.splitlines():
                 log.write(f"[{part}] ! {line}\n")

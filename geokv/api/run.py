@@ -139,23 +139,51 @@ def run(
     scenario: Scenario | str | Path | Mapping[str, Any],
     out: str | Path | None = None,
     *,
+    pace: str | float | None = None,
+    live: bool | None = None,
     progress: bool | Progress = True,
     root: str | Path = "results",
 ) -> Run:
     """Run a scenario to its verdict. Takes as long as it takes; a failed verdict is a result.
 
     Works in a notebook. To keep an event loop going meanwhile: ``await asyncio.to_thread(run, …)``.
+    To go on at once and take part in the run: ``geokv.start``.
 
     Args:
         scenario: a ``Scenario``, or what makes one.
         out: the run folder to make, new or empty; ``root/NAME/STAMP-HASH`` when not given.
+        pace: virtual seconds per real second, at most: ``"1x"``, or a number from 0.01 to 1000;
+            as fast as it goes when not given (docs/live.md).
+        live: samples among the events, and commands to a drill; when not given, where there is
+            a pace.
         progress: True for a live view on a terminal and lines on standard error anywhere else,
             False for nothing, or a function that is called with every step
             (``{"event": "cell", "label": …}``).
 
     Raises:
-        ConfigError: the scenario or ``out`` cannot be used; nothing is made.
+        ConfigError: the scenario, ``out`` or ``pace`` cannot be used; nothing is made.
         GeokvError: the VM, the lab or a site failed; the run folder keeps ``log.txt``.
+    """
+    wanted = scenario if isinstance(scenario, Scenario) else Scenario(scenario)
+    return carry(wanted, out, progress, root, pace=pace, live=live)
+
+
+def carry(
+    scenario: Scenario,
+    out: str | Path | None,
+    progress: bool | Progress,
+    root: str | Path,
+    also: Progress = lambda step: None,
+    **how: Any,
+) -> Run:
+    """Carry a run from its folder to its verdict, and show it meanwhile.
+
+    Args:
+        also: called with every step, whatever ``progress`` is.
+        how: the rest of what ``run_scenario`` takes; errors are as there.
+
+    Raises:
+        ConfigError: it is code of the scenario's that asks for a run, while it is imported.
     """
     if module := foreign.importing():
         raise ConfigError(
@@ -167,11 +195,15 @@ def run(
     from geokv.report.progress.watch import watch_run
     from geokv.runner import run_scenario
 
-    wanted = scenario if isinstance(scenario, Scenario) else Scenario(scenario)
     target = Path(out) if out is not None else None
-    with watch_run(wanted.checked, Console(stderr=True), quiet=progress is not True) as watch:
-        take = progress if callable(progress) else watch.take
-        folder, summary = run_scenario(wanted.checked, target, take, Path(root))
+    with watch_run(scenario.checked, Console(stderr=True), quiet=progress is not True) as watch:
+        show = progress if callable(progress) else watch.take
+
+        def take(step: dict[str, Any]) -> None:
+            also(step)
+            show(step)
+
+        folder, summary = run_scenario(scenario.checked, target, take, Path(root), **how)
     return Run(folder, summary)
 
 

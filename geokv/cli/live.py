@@ -45,7 +45,7 @@ def inject(
     """
     from geokv.live.words import parse_fault
 
-    _do(run, within, "took-effect", "inject", event=parse_fault(" ".join(fault)))
+    _do(run, within, "inject", event=parse_fault(" ".join(fault)))
 
 
 @app.command()
@@ -60,7 +60,7 @@ def heal(
 
       geokv live heal results/live/RUN link-cut-1
     """
-    _do(run, within, "healed", "heal", name=name)
+    _do(run, within, "heal", name=name)
 
 
 @app.command()
@@ -71,31 +71,17 @@ def stop(run: _Run, within: _Within = 30.0) -> None:
 
       geokv live stop results/live/RUN
     """
-    _do(run, within, None, "stop")
+    _do(run, within, "stop")
 
 
-def _do(run: Path, within_s: float, wanted: str | None, do: str, **said: Any) -> None:
-    """Send a command, show its answer, and wait for the phase of the fault that is wanted."""
-    from geokv.errors import ConfigError, RunError
-    from geokv.live.follow import Follower
-    from geokv.live.send import send
+def _do(run: Path, within_s: float, do: str, **said: Any) -> None:
+    """Send a command, and show its answer and what becomes of its fault."""
+    from geokv.live.tell import tell
 
-    follower = Follower(run)
-    follower.new()
-    command = send(run, do, **said)
-    name = ""
-    for event in follower.until(within_s):
-        if event["event"] == "command" and event.get("id") == command:
-            if event["phase"] == "refused":
-                raise ConfigError(event["reason"])
-            name = event.get("name", "")
-            typer.echo(f"{do} {name}: accepted".replace(" :", ":"))
-            if wanted is None:
-                return
-        elif event["event"] == "fault" and event["name"] == name and name:
-            typer.echo(f"{name}: {event['phase']} {event['seen'] or event['said']}".rstrip())
-            if event["phase"] == wanted:
-                return
-            if event["phase"].startswith("did-not"):
-                raise typer.Exit(4)
-    raise RunError(f"{run}: nothing more was heard of it within {within_s:g} s")
+    for event in tell(run, within_s, do, **said):
+        if event["event"] == "command":
+            typer.echo(f"{do} {event.get('name', '')}: accepted".replace(" :", ":"))
+            continue
+        typer.echo(f"{event['name']}: {event['phase']} {event['seen'] or event['said']}".rstrip())
+        if event["phase"].startswith("did-not"):
+            raise typer.Exit(4)

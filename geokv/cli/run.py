@@ -79,7 +79,6 @@ def run(
     from geokv.runner import run_scenario
     from geokv.scenario import load_scenario
     from geokv.scenario.seeds import parse_seeds
-    from geokv.vm.pace import parse_pace
 
     overrides = list(set_ or [])
     if clock is not None:
@@ -89,8 +88,8 @@ def run(
     if seeds is not None:
         overrides.append(f"seeds={parse_seeds(seeds)}")
     loaded = load_scenario(scenario, overrides)
-    factor = None if pace is None else parse_pace(pace)
-    asked = factor is not None or prometheus is not None
+    if live is None and prometheus is not None:
+        live = True
     noise = Console(stderr=True, quiet=quiet)
     try:
         with figures_at(loaded, prometheus, noise) as figures:
@@ -100,9 +99,7 @@ def run(
                     watch.take(step)
                     figures(step)
 
-                run_dir, summary = run_scenario(
-                    loaded, out, take, pace=factor, live=asked if live is None else live
-                )
+                run_dir, summary = run_scenario(loaded, out, take, pace=pace, live=live)
             if json_:
                 typer.echo(json.dumps({**summary, "run": str(run_dir)}, ensure_ascii=False))
             else:

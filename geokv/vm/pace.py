@@ -22,7 +22,7 @@ def parse_pace(text: str) -> float:
     """
     match = _FORM.match(text.strip())
     if match is None:
-        raise ConfigError(f"--pace: must be a factor such as 1x, 0.5x or 10x, got {text!r}")
+        raise _no_factor(text)
     return float(match[1])
 
 
@@ -32,10 +32,29 @@ def check_pace(pace: float | None, clock: str) -> None:
         return
     if clock != "virtual":
         raise ConfigError(
-            f"--pace: the {clock} clock goes at its own pace", "leave it out, and give --live"
+            f"pace: the {clock} clock goes at its own pace", "leave it out, and ask for live alone"
         )
     if not LEAST <= pace <= MOST:
-        raise ConfigError(f"--pace: must be {LEAST:g} to {MOST:g} times real time, got {pace:g}")
+        raise ConfigError(f"pace: must be {LEAST:g} to {MOST:g} times real time, got {pace:g}")
+
+
+def read_pace(said: str | float | None, clock: str) -> float | None:
+    """The pace that somebody asks for, as ``1x`` or as a number; None is as fast as it goes.
+
+    Raises:
+        ConfigError: no such factor, out of range, or on a clock that has its own pace.
+    """
+    if said is None:
+        return None
+    if isinstance(said, bool) or not isinstance(said, str | float | int):
+        raise _no_factor(said)
+    pace = parse_pace(said) if isinstance(said, str) else float(said)
+    check_pace(pace, clock)
+    return pace
+
+
+def _no_factor(said: object) -> ConfigError:
+    return ConfigError(f"pace: must be a factor such as 1x, 0.5x or 10x, got {said!r}")
 
 
 def kernel_option(pace: float) -> str:

@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 
-from geokv.errors import VmError
+from geokv.errors import RunEnded, VmError
 from geokv.vm.boot import RAISE_MAPPINGS, link_into
 from geokv.vm.bytecode import compile_package
 from geokv.vm.job import Job, Outcome
@@ -31,16 +31,19 @@ def run_jobs(
     jobs: Sequence[Job],
     on_line: Callable[[int, str], None],
     on_start: Callable[[int, int], None] = lambda index, process: None,
+    give_up: Callable[[], bool] = lambda: False,
 ) -> list[Outcome]:
     """Run jobs at the same time, each in a VM of its own, until all have ended.
 
     Args:
         on_line: called with the job's index and each whole line of its output.
         on_start: called with the job's index and the first process of its VM.
+        give_up: asked all the time whether to end them all.
 
     Raises:
         VmError: a VM did not boot, was stuck, ran out of memory or died; the others
             are ended too. KeyboardInterrupt and other exceptions also end them all.
+        RunEnded: because of ``give_up``.
     """
     running: list[_Running] = []
     compile_package()
@@ -49,6 +52,8 @@ def run_jobs(
             running.append(_Running(place, job, index))
             on_start(index, running[-1].process_id)
         while any(one.outcome is None for one in running):
+            if give_up():
+                raise RunEnded("the run was ended before it was over")
             for one in running:
                 one.look(on_line)
             time.sleep(_LOOK_EVERY_S)

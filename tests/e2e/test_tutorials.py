@@ -41,6 +41,7 @@ def test_every_command_does_what_the_tutorial_says(path: Path, tmp_path: Path, v
     ran = 0
     for language, title, text in BLOCK.findall(path.read_text(encoding="utf-8")):
         if title:
+            (folder / title).parent.mkdir(parents=True, exist_ok=True)
             (folder / title).write_text(text)
         elif language == "sh":
             done = subprocess.run(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from geokv.errors import ConfigError, VmError
+from geokv.errors import ConfigError, RunEnded, VmError
 from geokv.paths import CHECKOUT
 from geokv.vm import Job, Place
 from geokv.vm.slot import take_slot
@@ -128,6 +128,22 @@ def test_a_failing_vm_ends_its_neighbours(wall: Place) -> None:
     with pytest.raises(VmError, match="stuck"):
         run_jobs(wall, [jobs[1], jobs[0]], lambda *_: None)
     assert time.monotonic() - started < 20
+
+
+def test_somebody_gives_up_and_all_vms_end_at_once(wall: Place) -> None:
+    lines: list[str] = []
+    processes: list[int] = []
+    with pytest.raises(RunEnded, match="ended before it was over"):
+        run_jobs(
+            wall,
+            [sh("echo up; sleep 600"), sh("echo up; sleep 600")],
+            lambda _, line: lines.append(line),
+            lambda _, process: processes.append(process),
+            lambda: len(lines) == 2,
+        )
+    assert lines == ["up", "up"]
+    assert len(processes) == 2
+    assert not any(Path(f"/proc/{process}").exists() for process in processes)
 
 
 def test_watchdog_ends_a_busy_loop_and_shows_where_it_was(virtual: Place) -> None:
