@@ -239,8 +239,14 @@ def start(
     """Start a run and go on at once.
 
     Args:
-        scenario, out, pace, live, progress, root: as of ``run``, but that nothing is shown unless
-            it is asked for. A drill takes commands with ``live=True`` or a ``pace``.
+        scenario: a ``Scenario``, or what makes one.
+        out: the run folder to make, new or empty; ``root/NAME/STAMP-HASH`` when not given.
+        pace: virtual seconds per real second, at most, as of ``run``.
+        live: samples among the events, and commands to a drill; when not given, where there is
+            a pace.
+        progress: as of ``run``, but that nothing is shown unless it is asked for. A function is
+            called in the run's thread.
+        root: where run folders are made.
 
     Raises:
         ConfigError: the scenario, ``out`` or ``pace`` cannot be used; nothing is made.

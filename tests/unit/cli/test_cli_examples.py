@@ -53,9 +53,12 @@ def capture(given: dict[str, Any]) -> None:
     assert given["link"] in loaded.topology.links
 
 
+def model(given: dict[str, Any]) -> None:
+    assert given["model"] == "geokv-tiny" or find_model(given["model"]) is not None
+
+
 def serve(given: dict[str, Any]) -> None:
-    if given["model"] != "geokv-tiny":
-        find_model(given["model"])
+    model(given)
     load_profile(given["stands_for"])
 
 
@@ -70,8 +73,8 @@ MEANT: Mapping[str, Callable[[dict[str, Any]], Any]] = {
     "serve": serve,
     "live inject": inject,
     "check": lambda given: load_topology(given["topology"]),
-    "model show": lambda given: find_model(given["model"]),
-    "model fetch": lambda given: find_model(given["model"]),
+    "model show": model,
+    "model fetch": model,
     "profile show": lambda given: load_profile(given["name"]),
 }
 """Of commands that are given words of ours: what reads these."""
