@@ -34,10 +34,6 @@ def make_policy(name: str, capacity: int) -> EvictionPolicy:
     """
     if name in POLICIES:
         return POLICIES[name](capacity)
-    if not foreign.is_reference(name) and name not in foreign.registered(foreign.EVICTION):
-        raise ConfigError(
-            f"unknown eviction policy {name!r}", f"known: {', '.join(POLICIES)}, or module:Class"
-        )
     try:
         return made_by(foreign.load(foreign.EVICTION, name), capacity)
     except ConfigError as error:
