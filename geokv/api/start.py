@@ -13,7 +13,7 @@ from geokv.api.html import facts, page
 from geokv.api.naming import plain
 from geokv.api.run import Progress, Run, carry
 from geokv.api.scenario import Scenario
-from geokv.errors import FaultError, GeokvError, RunError
+from geokv.errors import FaultError, GeokvError, RunEnded, RunError
 from geokv.live.follow import Follower, read_events
 from geokv.live.tell import tell
 from geokv.live.words import parse_fault
@@ -216,6 +216,8 @@ class Running:
     def _state(self) -> str:
         if self._result is not None:
             return self._result.verdict
+        if isinstance(self._error, RunEnded):
+            return "ended"
         if self._error is not None:
             said = self._error.message if isinstance(self._error, GeokvError) else self._error
             return f"broken: {said}"
