@@ -89,7 +89,8 @@ def endpoint_of(process: subprocess.Popen[str]) -> str:
 
 @contextmanager
 def prometheus_at(url: str, folder: Path, scrape_s: float) -> Iterator[Prometheus]:
-    """Start one that reads ``url``, on a free port of this machine, and end it."""
+    """Start one that reads ``url``, on a free port of this machine, wait until it has, and end it
+    afterwards."""
     program = require_prometheus()
     parts = urllib.parse.urlsplit(url)
     settings = {
@@ -116,7 +117,13 @@ def prometheus_at(url: str, folder: Path, scrape_s: float) -> Iterator[Prometheu
         stderr=subprocess.PIPE,
     )
     try:
-        yield Prometheus(f"http://127.0.0.1:{_port(process)}", scrape_s)
+        prometheus = Prometheus(f"http://127.0.0.1:{_port(process)}", scrape_s)
+        # It takes some seconds to turn to its targets.
+        ends_s = time.monotonic() + START_S
+        while not any(one.numbers == [1.0] for one in prometheus.at("up", time.time())):
+            assert time.monotonic() < ends_s, f"{url} was not read within {START_S:.0f} s"
+            time.sleep(0.1)
+        yield prometheus
     finally:
         process.terminate()
         try:
