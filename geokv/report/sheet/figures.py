@@ -42,7 +42,10 @@ def control_fails(summary: dict[str, Any]) -> bool | None:
 def control_words(summary: dict[str, Any], words: Words) -> str:
     """Whether the control failed as it must, in words; a dash when there was none."""
     key = {True: "control_fails", False: "control_holds", None: "control_off"}
-    return words.text[key[control_fails(summary)]]
+    fails, cell = control_fails(summary), control_cell(summary)
+    if fails is False and cell is not None and cell["verdict"] in ("unknown", "invalid"):
+        return words.text["control_open"]
+    return words.text[key[fails]]
 
 
 def verdict_words(summary: dict[str, Any], words: Words) -> tuple[str, str]:

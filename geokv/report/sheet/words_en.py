@@ -123,6 +123,7 @@ WORDS = Words(
         "control_column": "control",
         "control_fails": "fails as it must",
         "control_holds": "did not fail",
+        "control_open": "shows nothing",
         "control_off": "–",
         "broken": "could not run",
         "total": "{passed} of {count} drills pass",

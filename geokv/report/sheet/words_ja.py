@@ -120,6 +120,7 @@ WORDS = Words(
         "control_column": "対照",
         "control_fails": "期待どおり失敗",
         "control_holds": "失敗せず",
+        "control_open": "判定できず",
         "control_off": "–",
         "broken": "実行できず",
         "total": "{count}件中{passed}件合格",

@@ -16,7 +16,7 @@ from geokv.measure.checker import ON_REQUEST
 from geokv.measure.drill.fates import FETCH_FATES, REQUEST_FATES
 from geokv.measure.drill.story import stories
 from geokv.report.run_folder import read_summary, write_all
-from geokv.report.sheet.figures import verdict_words
+from geokv.report.sheet.figures import control_words, verdict_words
 from geokv.report.sheet.plot import FATE_MARKS, draw_timeline, nice_step
 from geokv.report.sheet.steps import describe, moment
 from geokv.report.sheet.words import LANGUAGES, words_of
@@ -94,6 +94,24 @@ def test_no_control_is_said_to_have_failed_where_there_was_none(drill: Path) -> 
         line for line in summary["expectations"] if not line["name"].startswith("control:")
     ]
     assert verdict_words(summary, EN) == EN.verdicts["pass-alone"]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_control_that_broke_its_line_without_its_fault_shows_nothing(
+    language: Any, tmp_path: Path
+) -> None:
+    drill = handwritten_drill.Drill()
+    event = drill.of("fault", cell=1, phase="took-effect")[0]
+    event.update(phase="did-not-fire", evidence={"said": "did not fire: the probe came back"})
+    summary = write_all(drill.write(tmp_path))
+    words = words_of(language)
+    text = (tmp_path / f"sheet.{language}.md").read_text(encoding="utf-8")
+    assert control_words(summary, words) == words.text["control_open"]
+    (row,) = [
+        line for line in text.splitlines() if "the control shows nothing" in line and "|" in line
+    ]
+    assert words.text["control_open"] in row and "the probe came back" in row
+    assert words.text["control_fails"] not in text and words.text["control_holds"] not in text
 
 
 def test_the_page_needs_nothing_else(drill: Path) -> None:
