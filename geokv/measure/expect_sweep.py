@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from geokv.measure.cell import CellResult
 from geokv.measure.closed_form import layered_ttft_ns
 from geokv.measure.crossover import crossovers
+from geokv.measure.lines import OfCell, Reduced
 from geokv.measure.result import Result, at_least, at_most, indices
 from geokv.scenario.expect import Tier
 from geokv.scenario.promises import BreakEven, Change, ClosedForm, Overlap, Where
@@ -111,6 +114,22 @@ def break_even(limit: BreakEven, near: list[CellResult]) -> Result:
 
 def change(limit: Change, near: list[CellResult], number: int) -> Result:
     """One promised factor, in every pair of cells it is about."""
+    return judge_change(limit, near, number, _value, "a remote hit")
+
+
+def judge_change(
+    limit: Change,
+    near: Sequence[Reduced],
+    number: int,
+    value: Callable[[Reduced, str], float | None],
+    whose: str,
+) -> Result:
+    """The same of cells of whatever kind.
+
+    Args:
+        value: what ``limit.of`` names in a cell; None where it has none.
+        whose: what has that value, in words.
+    """
     name = f"changes.{number}"
     here = [cell for cell in near if _is(cell, limit.where)]
     pairs = [
@@ -120,13 +139,13 @@ def change(limit: Change, near: list[CellResult], number: int) -> Result:
         for other in here
         if other.cell.settings == {**one.cell.settings, limit.along: limit.end}
     ]
-    used = indices([cell for pair in pairs for cell in pair])
+    used = tuple(cell.cell.index for pair in pairs for cell in pair)
     factors = []
     for one, other in pairs:
-        before, after = _value(one, limit.of), _value(other, limit.of)
+        before, after = value(one, limit.of), value(other, limit.of)
         if before and after:
             factors.append((after / before, other))
-    about = f"{limit.of} of a remote hit from {limit.along} {limit.start} to {limit.end}"
+    about = f"{limit.of} of {whose} from {limit.along} {limit.start} to {limit.end}"
     if not pairs or len(factors) < len(pairs):
         return Result(name, None, f"not tested: {about}", used)
     for least, bound in ((True, limit.at_least), (False, limit.at_most)):
@@ -158,16 +177,18 @@ def tiers_used(tiers: list[Tier], near: list[CellResult]) -> Result:
 def _value(cell: CellResult, of: str) -> float | None:
     if not cell.valid:
         return None
-    if of == "ttft":
+    if of in ("ttft", "ttft_p99"):
         arm = cell.arms.get(REMOTE)
-        return arm.p50_ns if arm else None
+        if arm is None:
+            return None
+        return arm.ttft.p99_ns if of == "ttft_p99" else arm.p50_ns
     one = cell.fetching.get(REMOTE)
     if one is None:
         return None
     return one.goodput_bps if of == "goodput" else one.time_ns
 
 
-def _is(cell: CellResult, where: Where) -> bool:
+def _is(cell: OfCell, where: Where) -> bool:
     return all(cell.cell.settings.get(title) == value for title, value in where.items())
 
 

@@ -25,7 +25,7 @@ def drill_problems(scenario: Scenario) -> list[str]:
     parts of a drill and is none, too."""
     if not isinstance(scenario.workload, OpenLoop):
         return _not_a_drill(scenario)
-    found = [*_stream(scenario, scenario.workload), *_promises(scenario)]
+    found = [*_stream(scenario, scenario.workload), *_promises(scenario, scenario.workload)]
     for number, event in enumerate(scenario.timeline):
         found += event_problems(scenario, scenario.workload, event, f"timeline.{number}")
     return found + _names(scenario.timeline) + _conditions(scenario.timeline) + _control(scenario)
@@ -63,16 +63,40 @@ def _stream(scenario: Scenario, workload: OpenLoop) -> list[str]:
     return found
 
 
-def _promises(scenario: Scenario) -> list[str]:
+def _promises(scenario: Scenario, workload: OpenLoop) -> list[str]:
     """A drill has no arms: what is promised of them cannot be judged."""
     given = [
         name
         for name, field in Expect.model_fields.items()
-        if name not in ("drill", "links_within_tolerance")
+        if name not in ("drill", "links_within_tolerance", "changes")
         and getattr(scenario.expect, name) != field.get_default(call_default_factory=True)
     ]
     found = [f"expect.{name}: is about arms, which a drill has none of" for name in given]
+    found += _changes(scenario)
+    promised = scenario.expect.drill.ttft_rise_percent_at_most if scenario.expect.drill else {}
+    asked = workload.fetching
+    found += [
+        f"expect.drill.ttft_rise_percent_at_most.{site}: nobody asks there"
+        f"{suggest(site, asked)} (asked are: {', '.join(asked)})"
+        for site in promised
+        if site not in asked
+    ]
     return found + _figures(scenario)
+
+
+def _changes(scenario: Scenario) -> list[str]:
+    """Fetching beside computing is all that a drill can hold its cells against each other by."""
+    changes = scenario.expect.changes
+    probe = scenario.workload.probe if isinstance(scenario.workload, Stream) else None
+    if changes and probe != "recompute":
+        return [
+            "expect.changes: of a drill are of what was fetched, needs workload.probe recompute"
+        ]
+    return [
+        f"expect.changes.{number}.of: a drill has no time of the fetch alone"
+        for number, change in enumerate(changes)
+        if change.of == "fetch"
+    ]
 
 
 def _figures(scenario: Scenario) -> list[str]:

@@ -22,6 +22,11 @@ class DrillPromises(Strict):
     """Share of the answered requests that found something cached."""
     refused_at_least: Annotated[int, Field(ge=1)] | None = None
     """Requests that were turned away at the door."""
+    ttft_rise_percent_at_most: dict[str, Annotated[float, Field(ge=0)]] = Field(
+        default_factory=dict
+    )
+    """Site → by how much the median and the slowest TTFT of what it was asked while any fault
+    lasted may be above those of what had ended before the first."""
     misses_at_least: dict[str, Count] = Field(default_factory=dict)
     """Cause → chunks that were missed for it."""
     misses_at_most: dict[str, Count] = Field(default_factory=dict)

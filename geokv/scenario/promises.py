@@ -41,8 +41,9 @@ class BreakEven(Strict):
 class Change(Strict):
     """What becomes of a measured thing between two values of an axis, all else equal."""
 
-    of: Literal["goodput", "fetch", "ttft"]
-    """Of the median remote hit."""
+    of: Literal["goodput", "fetch", "ttft", "ttft_p99"]
+    """Of the median remote hit, or of the slowest in a hundred; of a drill with
+    ``workload.probe: recompute`` of what is cached elsewhere."""
     along: str
     """Title of the axis."""
     start: Value

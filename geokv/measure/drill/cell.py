@@ -13,6 +13,7 @@ from geokv.measure.drill.fates import Fates, fates
 from geokv.measure.drill.faults import FaultSeen, faults_seen
 from geokv.measure.drill.promises import judge_drill, judge_events, misses_by_cause
 from geokv.measure.drill.recovery import Recovery, recoveries
+from geokv.measure.drill.sites import SiteTimes, by_site
 from geokv.measure.drill.soundness import examine
 from geokv.scenario.sweep import Cell
 
@@ -33,6 +34,8 @@ class DrillCell:
     """Where the stream compares kinds of requests."""
     outages: dict[str, During]
     """Fault → what was asked while it lasted, where it began within the stream."""
+    sites: list[SiteTimes]
+    """Where a fault was seen."""
     goodput_asked_bps: dict[str, int]
     """Link → its payload rate by the plan."""
     commands: list[str]
@@ -59,11 +62,12 @@ def reduce_drill_cell(cell: Cell, history: History | None) -> DrillCell:
     found = fates(history)
     faults = faults_seen(history)
     recovered = recoveries(history, found, faults)
+    sites = by_site(found, faults)
     lines = [
         *check_all(history),
         *examine(history, [*(event.title for event in scenario.timeline), *judged_by_hand(faults)]),
         *judge_events(scenario.timeline, recovered),
-        *judge_drill(scenario.expect.drill, history, found),
+        *judge_drill(scenario.expect.drill, history, found, sites),
     ]
     recorded = history.end_ns is not None
     misses = dict(misses_by_cause(history))
@@ -79,6 +83,7 @@ def reduce_drill_cell(cell: Cell, history: History | None) -> DrillCell:
         misses,
         by_kind([one for one, _ in found.by_request]),
         {name: one for name, one in outages.items() if one is not None},
+        sites,
         {link: int(rate) for link, rate in asked.items() if rate},
         commands(history),
     )

@@ -63,13 +63,7 @@ def during(found: Fates, fault: FaultSeen) -> During | None:
         for one in rows
         if one.sent_ns >= took_ns and one.chunks_remote and one.first_ns is not None
     ]
-    until_ns = fault.healed_ns
-    inside = [
-        one
-        for one in rows
-        if (until_ns is None or one.sent_ns < until_ns)
-        and (one.first_ns is None or one.first_ns > took_ns)
-    ]
+    inside = [one for one in rows if fault.felt_by(one)]
     return During(by_kind(inside), min(remote) - took_ns if remote else None)
 
 

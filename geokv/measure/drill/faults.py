@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from geokv.measure.checker.exchanges import Exchange
 from geokv.measure.checker.history import Event, History
 
 
@@ -29,6 +30,15 @@ class FaultSeen:
     def healed_ns(self) -> int | None:
         event = self._phase("healed")
         return int(event["t_ns"]) if event else None
+
+    def felt_by(self, one: Exchange) -> bool:
+        """Whether a request waited for its first token, or its error, while it lasted."""
+        if self.took_ns is None or (self.healed_ns is not None and one.sent_ns >= self.healed_ns):
+            return False
+        ended_ns = one.first_ns
+        if ended_ns is None and one.answer is not None:
+            ended_ns = int(one.answer["done_ns"])
+        return ended_ns is None or ended_ns > self.took_ns
 
     @property
     def by_hand(self) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from geokv.measure.checker.finding import Finding
 from geokv.measure.checker.history import History
 from geokv.measure.drill.fates import Fates
 from geokv.measure.drill.recovery import Recovery
+from geokv.measure.drill.sites import SiteTimes
 from geokv.measure.percentile import percentile
 from geokv.measure.result import at_least, at_most
 from geokv.measure.statistics.carried import tail
@@ -52,7 +53,9 @@ def _within(name: str, promise: str, limit_s: float, recovery: Recovery) -> Find
     return Finding(name, "", ok, said)
 
 
-def judge_drill(promises: DrillPromises | None, history: History, found: Fates) -> list[Finding]:
+def judge_drill(
+    promises: DrillPromises | None, history: History, found: Fates, sites: Sequence[SiteTimes]
+) -> list[Finding]:
     """``expect:PROMISE`` of the whole drill."""
     if promises is None:
         return []
@@ -74,6 +77,9 @@ def judge_drill(promises: DrillPromises | None, history: History, found: Fates) 
         ok = refused >= promises.refused_at_least
         said = f"{refused} requests {at_least(ok)} {promises.refused_at_least}"
         findings.append(Finding("expect:refused_at_least", "", ok, said))
+    by_name = {one.site: one for one in sites}
+    for site, percent in promises.ttft_rise_percent_at_most.items():
+        findings.append(_rise(site, percent, by_name.get(site)))
     misses = misses_by_cause(history)
     for cause, count in promises.misses_at_least.items():
         ok = misses[cause] >= count
@@ -97,6 +103,23 @@ def _at_least(name: str, share: float | None, limit: float, n: int) -> Finding:
         return Finding(f"expect:{name}", "", None, "there is nothing to judge by")
     ok = share >= limit
     return Finding(f"expect:{name}", "", ok, f"{share:.4f} {at_least(ok)} {limit:g} (n = {n})")
+
+
+def _rise(site: str, percent: float, seen: SiteTimes | None) -> Finding:
+    """Median and slowest of what a site was asked while faults lasted, against those before."""
+    name = f"expect:ttft_rise_percent_at_most.{site}"
+    if seen is None or (factor := seen.rise) is None:
+        said = f"{site} answered nothing before the first fault, or nothing while one lasted"
+        return Finding(name, "", None, said)
+    ok = 100 * (factor - 1) <= percent
+    usual, then = seen.before, seen.during
+    assert usual.p50_ns and usual.max_ns and then.p50_ns and then.max_ns, "it has a rise"
+    said = (
+        f"{100 * (factor - 1):+.2f} % {at_most(ok)} {percent:g} %: median "
+        f"{usual.p50_ns / 1e6:.3f} → {then.p50_ns / 1e6:.3f} ms, slowest "
+        f"{usual.max_ns / 1e6:.3f} → {then.max_ns / 1e6:.3f} ms (n = {usual.asked}, {then.asked})"
+    )
+    return Finding(name, "", ok, said)
 
 
 def _p99(limit_s: float, samples: Sequence[int | None]) -> Finding:

@@ -10,6 +10,7 @@ from geokv.measure.checker.history import Event
 from geokv.measure.drill.cell import DrillCell
 from geokv.measure.drill.compared import During, Kind
 from geokv.measure.drill.recovery import Recovery, Span
+from geokv.measure.drill.sites import SiteTimes, Times
 from geokv.measure.drill.stop import Stop
 from geokv.measure.drill.verdict import word_of
 from geokv.measure.percentile import percentile
@@ -51,6 +52,7 @@ def shown_cell(cell: DrillCell) -> dict[str, Any]:
         "misses": cell.misses,
         "kinds": _kinds(cell.kinds, cell.cell.scenario.deployment.byte_scale),
         "faults": _faults(cell, start_ns),
+        "sites": [_site(one) for one in cell.sites],
         "lines": [_line(line) for line in cell.lines],
     }
 
@@ -97,6 +99,20 @@ def _during(one: During | None, scale: int) -> dict[str, Any] | None:
     if one is None:
         return None
     return {"kinds": _kinds(one.kinds, scale), "first_remote_ms": to_ms(one.first_remote_ns)}
+
+
+def _site(one: SiteTimes) -> dict[str, Any]:
+    parts = {"before": one.before, "during": one.during, "after": one.after}
+    return {"site": one.site, **{name: _times(part) for name, part in parts.items()}}
+
+
+def _times(one: Times) -> dict[str, Any]:
+    return {
+        "asked": one.asked,
+        "ttft_p50_ms": to_ms(one.p50_ns),
+        "ttft_p99_ms": to_ms(one.p99_ns),
+        "ttft_max_ms": to_ms(one.max_ns),
+    }
 
 
 def shown_stop(one: Stop) -> dict[str, Any]:

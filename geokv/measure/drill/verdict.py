@@ -10,9 +10,12 @@ it is not broken by what the control is about.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from geokv.measure.checker.finding import Finding
 from geokv.measure.drill.cell import DrillCell
+from geokv.measure.drill.stop import FETCHED
+from geokv.measure.expect_sweep import judge_change
 from geokv.measure.result import Result
 from geokv.measure.verdict import Verdict
 
@@ -24,7 +27,7 @@ CONTROL_HOLDS = "did not fail"
 def decide_drill(cells: Sequence[DrillCell]) -> tuple[Verdict, list[Result]]:
     """The verdict, and its judged lines: each of the normal cells once, then the control's."""
     normal = [cell for cell in cells if not cell.is_control]
-    judged = _judged(normal)
+    judged = _judged(normal) + _changes(normal)
     for cell in cells:
         if cell.is_control:
             judged += control_lines(cell)
@@ -87,6 +90,25 @@ def _not_fired(cell: DrillCell) -> list[Finding]:
     return [
         line for line in cell.lines if line.name.startswith("fault-fired:") and line.ok is not True
     ]
+
+
+def _changes(cells: Sequence[DrillCell]) -> list[Result]:
+    """``expect:changes.N``: what is promised of cells against each other."""
+    near = [cell for cell in cells if not cell.cell.out_of_range]
+    promised = cells[0].cell.scenario.expect.changes if cells else []
+    results = [
+        judge_change(one, near, number, _fetched, "what is fetched")
+        for number, one in enumerate(promised)
+    ]
+    return [replace(result, name=f"expect:{result.name}") for result in results]
+
+
+def _fetched(cell: DrillCell, of: str) -> float | None:
+    kind = cell.kinds.get(FETCHED)
+    if kind is None or cell.link_problems:
+        return None
+    values = {"ttft": kind.p50_ns, "ttft_p99": kind.p99_ns, "goodput": kind.goodput_bps}
+    return values[of]
 
 
 def _judged(cells: Sequence[DrillCell]) -> list[Result]:

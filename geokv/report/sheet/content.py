@@ -55,6 +55,7 @@ def compose(
         Heading(words.text["expected"]),
         *promises(summary, scenario, words),
         *_recovery(summary, words),
+        *sites(summary, words),
         Heading(words.text["invariants"]),
         *invariants(summary, words),
         *excerpts(summary, words),
@@ -193,6 +194,31 @@ def _recovery(summary: dict[str, Any], words: Words) -> list[Block]:
     return [
         Heading(text["recovery"], 3),
         Table([text["fault"], *head, text["lost"]], rows, numbers=True),
+    ]
+
+
+def sites(summary: dict[str, Any], words: Words) -> list[Block]:
+    """TTFT by the site that was asked: before the first fault, while any lasted, and else. Of a
+    long sweep, whose table has it by cell, nothing."""
+    text, cells = words.text, figures.normal_cells(summary)
+    if len(cells) > _MOST_FIGURES:
+        return []
+    rows = []
+    for cell in cells:
+        place = f"[{label_of(cell, words)}] " if len(cells) > 1 else ""
+        for one in cell["sites"] if cell["valid"] else []:
+            for part in ("before", "during", "after"):
+                times = one[part]
+                shown = [shown_ms(times[f"ttft_{name}_ms"]) for name in ("p50", "p99", "max")]
+                where = place + text[f"site_{part}"].format(site=one["site"])
+                rows.append([where, str(times["asked"]), *shown])
+    if not rows:
+        return []
+    head = [text[name] for name in ("site_asked", "asked", "median", "p99", "worst_ttft")]
+    return [
+        Heading(text["by_site"], 3),
+        Para(text["by_site_said"], quiet=True),
+        Table(head, rows, numbers=True),
     ]
 
 

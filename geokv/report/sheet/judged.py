@@ -14,6 +14,7 @@ from geokv.report.sheet.shown import figure, label_of
 from geokv.report.sheet.steps import percent, seconds
 from geokv.report.sheet.words import Words
 from geokv.scenario import Scenario
+from geokv.scenario.promises import Change
 
 _MOST_EVENTS = 12
 
@@ -42,6 +43,8 @@ def _limits(scenario: Scenario) -> dict[str, Any]:
             limits.update({f"expect:{promise}.{cause}": n for cause, n in limit.items()})
         else:
             limits[f"expect:{promise}"] = limit
+    for number, change in enumerate(scenario.expect.changes):
+        limits[f"expect:changes.{number}"] = change
     return limits
 
 
@@ -51,6 +54,8 @@ def _promise(name: str, limits: dict[str, Any], words: Words) -> str:
     head, _, tail = path.partition(".")
     promise, cause, event = (head, tail, "") if head in words.promises else (tail, "", head)
     limit = limits.get(name)
+    if isinstance(limit, Change):
+        return _change(limit, words)
     if promise not in words.promises or limit is None:
         return path
     if promise.endswith("_within") or promise == "ttft_p99_at_most":
@@ -60,6 +65,25 @@ def _promise(name: str, limits: dict[str, Any], words: Words) -> str:
     else:
         shown = str(limit)
     return words.promises[promise].format(name=event, cause=cause, limit=shown)
+
+
+def _change(change: Change, words: Words) -> str:
+    """A promised factor between two cells, as a sentence."""
+    text = words.text
+    bounds = (("factor_at_least", change.at_least), ("factor_at_most", change.at_most))
+    return text["change"].format(
+        of=change.of.replace("_", " ").replace("ttft", "TTFT"),
+        along=change.along,
+        start=change.start,
+        end=change.end,
+        where="".join(
+            text["change_where"].format(axis=axis, value=value)
+            for axis, value in change.where.items()
+        ),
+        limit=", ".join(
+            text[name].format(limit=f"{bound:g}") for name, bound in bounds if bound is not None
+        ),
+    )
 
 
 def invariants(summary: dict[str, Any], words: Words) -> list[Block]:

@@ -130,6 +130,33 @@ def test_a_crossing_is_between_samples_or_at_the_first():
     assert formula(60, 100, 20) is None
 
 
+CHANGE = {"of": "ttft", "along": "timeline.load.share", "start": 0, "end": 0.8}
+
+
+@pytest.mark.parametrize(
+    ("change", "ok", "said"),
+    [
+        ({"at_least": 8}, True, "ttft of what is fetched from timeline.load.share 0 to 0.8: × 8.5"),
+        ({"at_least": 9}, False, "× 8.5 < 9"),
+        ({"at_most": 1.01, "where": {"links.a-b.km": 50}}, False, "× 8.5 > 1.01 (a-b 50 km"),
+        ({"of": "goodput", "at_most": 1}, True, "× 1 ≤ 1"),
+        ({"of": "ttft_p99", "at_least": 1}, None, "not tested: ttft_p99 of what is fetched"),
+    ],
+)
+def test_what_is_promised_of_cells_against_each_other_decides(change, ok, said, tmp_path):
+    made = Drill(scenario(expect={"changes": [{**CHANGE, **change}]}))
+    for cell in made.scenario.cells():
+        share = cell.settings["timeline.load.share"]
+        made.cells[cell.index].append(fault(START_MS, "took-effect", "load", kind="background"))
+        for event in made.cells[cell.index]:
+            probe(event, FETCHED_MS[share])  # type: ignore[index]
+    summary = summary_of(made, tmp_path)
+    (line,) = [one for one in summary["expectations"] if one["name"] == "expect:changes.0"]
+    assert line["ok"] is ok and said in line["said"]
+    reasons = [one for one in summary["reasons"] if one.startswith("expect:changes.0")]
+    assert bool(reasons) is (ok is not True)
+
+
 def test_every_form_shows_the_sweep(drill, tmp_path):
     write_all(drill.write(tmp_path))
     summary = read_summary(tmp_path)

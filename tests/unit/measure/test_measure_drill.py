@@ -76,6 +76,15 @@ def test_a_good_drill_passes_with_the_numbers_worked_out_by_hand(tmp_path):
     assert recovery["hit_rate_back"]["ms"] == recovery["ttft_back"]["ms"] == 1618 - 1504
     assert recovery["hit_rate_back"]["n"] == 20
     assert recovery["fetches_lost"] == 12
+    # Before are requests 0 to 19; 20, which had no token when it was cut, to 30 met the fault.
+    (site,) = cell["sites"]
+    assert site["site"] == "b"
+    parts = [site[name] for name in ("before", "during", "after")]
+    assert [(one["asked"], one["ttft_p50_ms"], one["ttft_max_ms"]) for one in parts] == [
+        (20, 18.0, 18.0),
+        (11, 73.0, 73.0),
+        (29, 18.0, 73.0),
+    ]
     assert judged(summary, "control:corrupt")[0] is True
     assert "skip-verify" in " ".join(summary["notes"])
 
@@ -110,6 +119,11 @@ def test_a_promise_of_an_event_that_is_not_kept_fails_the_drill(name, limit, sai
             "the slowest: 73.000 ms > 70 ms (n = 59)",
         ),
         ({"refused_at_least": 1}, "expect:refused_at_least", "0 requests < 1"),
+        (
+            {"ttft_rise_percent_at_most": {"b": 305}},
+            "expect:ttft_rise_percent_at_most.b",
+            "+305.56 % > 305 %: median 18.000 → 73.000 ms, slowest 18.000 → 73.000 ms (n = 20, 11)",
+        ),
         ({"misses_at_least": {"corrupt": 1}}, "expect:misses_at_least.corrupt", "0 misses < 1"),
         ({"misses_at_most": {"timeout": 5}}, "expect:misses_at_most.timeout", "12 misses > 5"),
     ],
@@ -121,6 +135,17 @@ def test_a_promise_of_the_drill_that_is_not_kept_fails_it(promise, line, said, t
     assert judged(summary, line) == (False, said)
     assert summary["verdict"] == "fail"
     assert summary["warnings"] == ["as written: request r25 failed: the deadline passed"]
+
+
+def test_a_rise_of_the_ttft_that_is_allowed_is_kept_and_one_that_nobody_saw_is_unknown(tmp_path):
+    promise = {"ttft_rise_percent_at_most": {"b": 306}}
+    kept = Drill({**SCENARIO, "expect": {"drill": promise}})
+    line = "expect:ttft_rise_percent_at_most.b"
+    assert judged(summary_of(kept, tmp_path / "kept"), line)[0] is True
+    early = Drill({**SCENARIO, "expect": {"drill": promise}})
+    early.of("fault", phase="took-effect")[0]["t_ns"] = 0
+    said = "b answered nothing before the first fault, or nothing while one lasted"
+    assert judged(summary_of(early, tmp_path / "early"), line) == (None, said)
 
 
 def wrong_answer(drill: Drill) -> None:

@@ -165,6 +165,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"workload": stream(providers=["a", "a"])}, "providers: a site is listed twice"),
     ({"workload": stream(prefix_tokens=1000)}, "must be a multiple of deployment.chunk_tokens"),
     ({"expect": {"answers_equal": True}}, "expect.answers_equal: is about arms"),
+    (
+        {"expect": {"changes": [{"of": "ttft", "along": "x", "start": 0, "end": 1, "at_most": 1}]}},
+        "expect.changes: of a drill are of what was fetched, needs workload.probe recompute",
+    ),
+    (
+        {"expect": {"drill": {"ttft_rise_percent_at_most": {"z": 1}}}},
+        "expect.drill.ttft_rise_percent_at_most.z: nobody asks there",
+    ),
     ({"control": {"fails": ["corrupt"]}}, "control: must have a sabotage, something set, or an"),
     ({"control": {"sabotage": "x", "fails": ["rust"]}}, "no line is called 'rust'"),
     (
