@@ -124,6 +124,17 @@ def test_of_very_many_the_newest_are_listed(root: Path, monkeypatch: pytest.Monk
     assert shelf.left_off == 2
 
 
+async def test_what_is_said_of_each_cell_of_a_drill(server: Served, root: Path) -> None:
+    """The page names a control by it."""
+    run = finished_run(root)
+    summary = json.loads((run / "summary.json").read_text())
+    said = {"0": "pass", "1": "fails as it must"}
+    cells = [{"cell": int(cell), "verdict": word} for cell, word in said.items()]
+    (run / "summary.json").write_text(json.dumps(summary | {"cells": [*cells, {"cell": 2}, "?"]}))
+    detail = (await server.http.get(f"/api/runs/{identity(root, run)}")).json()
+    assert detail["verdicts"] == said
+
+
 async def test_a_finished_run_in_full(server: Served, root: Path) -> None:
     run = finished_run(root)
     detail = (await server.http.get(f"/api/runs/{identity(root, run)}")).json()
