@@ -1,7 +1,7 @@
 """Takes ``docs/dashboard.png`` and ``docs/report.png``, the pictures of pages in the docs.
 
-    python docs/take_pictures.py dashboard      # runs `live` at 1x for a minute, and cuts a link
-    python docs/take_pictures.py report RUN     # RUN: a finished `geokv run distance_ttft`
+    python docs/take_pictures.py dashboard RUN    # of a finished `geokv drill partition-and-heal`
+    python docs/take_pictures.py report RUN       # of a finished `geokv run distance_ttft`
 
 Pages are shown by Debian's Chromium, 1280 pixels wide, in light colours.
 """
@@ -9,13 +9,11 @@ Pages are shown by Debian's Chromium, 1280 pixels wide, in light colours.
 from __future__ import annotations
 
 import io
-import json
 import re
-import signal
+import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,12 +21,11 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
+from geokv.scenario import load_scenario
+
 DOCS = Path(__file__).resolve().parent
 GEOKV = (sys.executable, "-m", "geokv")
 WIDTH = 1280
-PATIENCE_S = 300.0
-ASKED = 60
-"""Requests of the live run before a link is cut."""
 
 
 @contextmanager
@@ -42,12 +39,13 @@ def shown() -> Iterator[Page]:
         browser.close()
 
 
-def save(page: Page, name: str, height: int) -> None:
-    """The upper ``height`` pixels of a page, in 128 colours, which are all that it has."""
-    page.set_viewport_size({"width": WIDTH, "height": height})
+def save(page: Page, name: str, height: int | None = None) -> None:
+    """The upper ``height`` pixels of a page, or all, in 255 colours, which keeps the file small."""
+    whole = page.evaluate("document.documentElement.scrollHeight")
+    page.set_viewport_size({"width": WIDTH, "height": height or whole})
     page.wait_for_timeout(700)
     with Image.open(io.BytesIO(page.screenshot())) as picture:
-        few = picture.convert("RGB").quantize(128, dither=Image.Dither.NONE)
+        few = picture.convert("RGB").quantize(255, dither=Image.Dither.NONE)
         few.save(DOCS / name, optimize=True)
 
 
@@ -58,29 +56,22 @@ def report(run_dir: Path) -> None:
         save(page, "report.png", 1060)
 
 
-def dashboard() -> None:
-    """A live run while one of its links is cut."""
-    with tempfile.TemporaryDirectory() as folder, started(Path(folder)) as url, shown() as page:
-        run_dir = Path(folder) / "live" / "20261130-120000-live"
-        live = [*GEOKV, "run", "live", "--pace", "1x", "--quiet", "--out", str(run_dir)]
-        with subprocess.Popen(live, stdout=subprocess.DEVNULL) as run:
-            try:
-                wait_for_requests(run_dir, ASKED)
-                fault = ("link-cut", "a-b", "for", "30s")
-                subprocess.run([*GEOKV, "live", "inject", str(run_dir), *fault], check=True)
-                page.goto(f"{url}")
-                page.get_by_role("link", name="live").click()
-                page.locator(".link-label.cut").wait_for(timeout=30_000)
-                page.wait_for_timeout(8_000)
-                save(page, "dashboard.png", 1400)
-            finally:
-                run.send_signal(signal.SIGINT)
+def dashboard(run_dir: Path) -> None:
+    """A run as the dashboard shows it, without the files of its folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        name = load_scenario(str(run_dir / "scenario.yaml")).name
+        shutil.copytree(run_dir, Path(folder) / name / run_dir.name)
+        with started(Path(folder)) as url, shown() as page:
+            page.goto(url)
+            page.get_by_role("link", name=name).click()
+            page.locator(".judged li").first.wait_for(timeout=60_000)
+            page.wait_for_timeout(3_000)
+            save(page, "dashboard.png")
 
 
 @contextmanager
 def started(folder: Path) -> Iterator[str]:
     """A dashboard over a folder; its address."""
-    (folder / "live").mkdir()
     command = [*GEOKV, "dashboard", str(folder), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -89,27 +80,12 @@ def started(folder: Path) -> Iterator[str]:
         try:
             yield found[0]
         finally:
-            process.send_signal(signal.SIGINT)
-
-
-def wait_for_requests(run_dir: Path, count: int) -> None:
-    """Until so many were answered."""
-    ends = time.monotonic() + PATIENCE_S
-    seen = 0
-    while seen < count:
-        assert time.monotonic() < ends, f"{seen} requests after {PATIENCE_S:.0f} s"
-        time.sleep(0.5)
-        path = run_dir / "events.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines(True) if path.exists() else []
-        steps = [json.loads(line) for line in lines if line.endswith("\n")]
-        seen = sum(step["event"] == "request" for step in steps)
+            process.terminate()
 
 
 if __name__ == "__main__":
-    what, *more = sys.argv[1:] or [""]
-    if what == "dashboard" and not more:
-        dashboard()
-    elif what == "report" and len(more) == 1:
-        report(Path(more[0]))
-    else:
+    what, run = sys.argv[1:] if len(sys.argv) == 3 else ("", "")
+    takers = {"dashboard": dashboard, "report": report}
+    if what not in takers:
         sys.exit(__doc__)
+    takers[what](Path(run))
