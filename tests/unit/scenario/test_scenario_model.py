@@ -239,3 +239,20 @@ def test_pagewise_differs_only_in_how_chunks_travel() -> None:
     assert page.workload == main.workload
     assert page.expect.gain_change_percent_at_most == main.expect.gain_change_percent_at_most
     assert {cell.km for cell in page.cells()} == {0, 10, 25, 50, 75, 100}
+
+
+@pytest.mark.parametrize(
+    ("deployment", "exact"),
+    [
+        ({}, False),
+        ({"content": "synthetic"}, True),
+        ({"content": "synthetic", "sites": {"b": {"dram_bytes": "1GiB"}}}, True),
+        ({"content": "synthetic", "sites": {"b": {"chunk_tokens": 512}}}, False),
+    ],
+)
+def test_only_what_is_derived_and_lies_alike_is_the_same_bytes_everywhere(
+    deployment: dict[str, Any], exact: bool
+) -> None:
+    cache = {**SMALL["cache"], "mixed": "convert"}
+    scenario = load_scenario({**SMALL, "cache": cache, "deployment": deployment})
+    assert scenario.deployment.exact is exact
