@@ -151,7 +151,7 @@ def test_events_of_cells_with_clocks_of_their_own_stand_apart(
     text = (run.folder / "events.jsonl").read_text(encoding="utf-8")
     steps = [json.loads(line) for line in text.splitlines()]
     parts = [step["part"] for step in steps if "part" in step]
-    assert sum(one != other for one, other in pairwise(parts)) > 4, "they come mixed"
+    assert sum(one != other for one, other in pairwise(parts)) > 1, "they come mixed"
     with quiet_page(browser) as page:
         page.goto(f"{dashboard.base}#/run/link-cut~{NAME}")
         log = page.get_by_role("log")

@@ -72,8 +72,7 @@ export class EventLog {
 
   /** Cells get their names, and one can be chosen where there are several. */
   name(model) {
-    const cells = [...model.cells.values()].sort((a, b) => a.number - b.number);
-    const named = cells.map((cell) => [String(cell.number), model.nameOf(cell)]);
+    const named = model.inOrder.map((cell) => [String(cell.number), model.nameOf(cell)]);
     for (const [place, said] of named) {
       const group = this.groups.get(Number(place));
       if (group) text(group.title, said);
@@ -83,7 +82,7 @@ export class EventLog {
       this.key = key;
       const chosen = this.cell.value;
       this.cell.replaceChildren(...[["", "all cells"], ...named].map(([value, said]) => h("option", { value, selected: value === chosen }, said)));
-      this.cell.hidden = cells.length < 2;
+      this.cell.hidden = named.length < 2;
     }
     this.choose();
   }

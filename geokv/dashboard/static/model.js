@@ -103,10 +103,15 @@ export class Model {
     return planned ? Boolean(planned.control) : Boolean(this.about?.has_control) && number > 0 && this.cells.size > 0;
   }
 
+  /** Cells by their number; those of VMs side by side begin in any order. */
+  get inOrder() {
+    return [...this.cells.values()].sort((a, b) => a.number - b.number);
+  }
+
   /** What is worth looking at first: what goes on, or what was judged. */
   get foremost() {
     if (this.about?.state === "running") return this.newest;
-    const judged = [...this.cells.values()].filter((cell) => !cell.control);
+    const judged = this.inOrder.filter((cell) => !cell.control);
     return judged.at(-1) ?? this.newest;
   }
 

@@ -53,12 +53,12 @@ export class Strip {
   show(model, site) {
     this.model = model;
     this.site = site;
-    const key = `${[...model.cells.values()].map((cell) => model.nameOf(cell)).join("|")}|${model.about?.state}`;
+    const key = `${model.inOrder.map((cell) => model.nameOf(cell)).join("|")}|${model.about?.state}`;
     if (key !== this.key) {
       this.key = key;
       this.cell.hidden = model.cells.size < 2;
       const first = model.about?.state === "running" ? "newest cell" : "as judged";
-      const options = [["", first], ["all", "all cells"]].concat([...model.cells.values()].map((cell) => [String(cell.number), model.nameOf(cell)]));
+      const options = [["", first], ["all", "all cells"]].concat(model.inOrder.map((cell) => [String(cell.number), model.nameOf(cell)]));
       this.cell.replaceChildren(...options.map(([value, said]) => h("option", { value, selected: value === this.chosen }, said)));
     }
     this.draw();
@@ -72,7 +72,7 @@ export class Strip {
 
   shownCells() {
     const { model, chosen } = this;
-    const all = [...model.cells.values()].sort((a, b) => a.number - b.number);
+    const all = model.inOrder;
     if (chosen === "all") return all;
     // A sweep that is over is looked at as a whole.
     if (chosen === "" && model.about?.state !== "running" && !model.about?.drill) return all;
