@@ -163,7 +163,8 @@ def _requests(shown: Shown) -> None:
     seen = Counter(("stream", one["site"], one["status"]) for one in shown.requests())
     assert set(lines) == set(seen), "and none that never was"
     for who, count in seen.items():
-        assert sum(lines[who]) * SCRAPE_S == pytest.approx(count, rel=0.1), who
+        # Between two reads a rate is a guess: a few requests may look like one more or less.
+        assert sum(lines[who]) * SCRAPE_S == pytest.approx(count, rel=0.1, abs=1.5), who
 
 
 def _tokens(shown: Shown) -> None:

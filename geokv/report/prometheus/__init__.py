@@ -32,8 +32,18 @@ def figures_at(
         return
     with Endpoint(scenario, port) as endpoint:
         console.print(Text(f"figures for Prometheus: {endpoint.url}"), soft_wrap=True)
-        yield endpoint.take
-        patience_s = endpoint.patience_s()
-        if patience_s:
-            said = f"waiting for Prometheus to read the verdict, at most {patience_s:.0f} s"
-            console.print(Text(said), soft_wrap=True)
+        try:
+            yield endpoint.take
+        except Exception as error:
+            # Nobody else tells it: what is told is told from within the run.
+            endpoint.take({"event": "failed", "message": str(error)})
+            _say_what_for(endpoint, console)
+            raise
+        _say_what_for(endpoint, console)
+
+
+def _say_what_for(endpoint: Endpoint, console: Console) -> None:
+    patience_s = endpoint.patience_s()
+    if patience_s:
+        said = f"waiting for Prometheus to read the verdict, at most {patience_s:.0f} s"
+        console.print(Text(said), soft_wrap=True)

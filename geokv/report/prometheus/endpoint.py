@@ -2,7 +2,7 @@
 
 A verdict is the last thing a run has to tell, and Prometheus comes by only every so often. So an
 endpoint that somebody has read stays until the verdict was read, too, or a reader of the same
-pace would have come by. Ctrl-C ends that wait.
+pace would have come by. Ctrl-C ends that wait, and a run that it stopped does not wait.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from geokv.errors import ConfigError
+from geokv.live.follow import LAST
 from geokv.report.prometheus.figures import RunFigures
 from geokv.scenario import Scenario
 
@@ -66,7 +67,7 @@ class Endpoint:
     def take(self, event: dict[str, Any]) -> None:
         """Count one event of the run."""
         self._figures.take(event)
-        if event["event"] == "verdict":
+        if event["event"] in LAST:
             with self._lock:
                 self._over = True
 
@@ -78,7 +79,7 @@ class Endpoint:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         try:
-            if kind is None:
+            if kind is None or issubclass(kind, Exception):
                 with contextlib.suppress(KeyboardInterrupt):
                     self._told.wait(self.patience_s())
         finally:
@@ -87,7 +88,7 @@ class Endpoint:
             self._thread.join()
 
     def patience_s(self) -> float:
-        """How long to wait for a reader of the verdict: none who was never there."""
+        """How long to wait for a reader of the last word: none who was never there."""
         with self._lock:
             reads = list(self._reads)
         if not reads or not self._over:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -18,9 +19,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Console
 
-from geokv.errors import ConfigError
+from geokv.errors import ConfigError, RunError
 from geokv.report.prometheus import endpoint as endpoint_module
+from geokv.report.prometheus import figures_at
 from geokv.report.prometheus.endpoint import Endpoint
 from geokv.report.prometheus.figures import RunFigures
 from geokv.scenario import load_scenario
@@ -267,7 +270,31 @@ def test_a_reader_that_stays_away_holds_nothing_up_for_long(
     assert 0.3 <= time.monotonic() - start_s < 10
 
 
-def test_a_run_that_breaks_waits_for_nobody() -> None:
+def test_a_run_that_breaks_says_so_to_who_reads() -> None:
+    last: list[Samples] = []
+
+    def reader(url: str) -> None:
+        time.sleep(0.5)
+        last.append(parsed(read(url)))
+
+    said = io.StringIO()
+    with (
+        pytest.raises(RunError, match="no more room"),
+        figures_at(load_scenario("smoke"), 0, Console(file=said)) as take,
+    ):
+        (url,) = re.findall(r"http://\S+", said.getvalue())
+        read(url)
+        take(FOLDER)
+        thread = threading.Thread(target=reader, args=(url,))
+        thread.start()
+        raise RunError("no more room", "make some")
+    thread.join()
+    assert value(last[0], "verdict", verdict="failed") == 1
+    assert value(last[0], "verdict", verdict="running") == 0
+    assert "waiting for Prometheus to read the verdict" in said.getvalue()
+
+
+def test_a_run_that_is_stopped_waits_for_nobody() -> None:
     start_s = time.monotonic()
     with pytest.raises(KeyboardInterrupt), Endpoint(load_scenario("smoke"), 0) as one:
         read(one.url)
