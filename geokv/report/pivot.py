@@ -134,6 +134,9 @@ def _stops(found: list[dict[str, Any]]) -> Pivot:
         ]
         if not one["p99_carried"]:
             shares[1] = words.NONE
+        if one["faster_again"]:
+            again = ", ".join(f"{load:.2f}" for load in one["faster_again"])
+            shares[0] += f", but faster at {again}"
         paper = words.number(one["formula"], 2) if one["ours"] else "never: another line"
         rows.append([*map(str, one["settings"].values()), *shares, paper])
     title = (

@@ -126,6 +126,7 @@ def shown_stop(one: Stop) -> dict[str, Any]:
         "p99": _share(one.p99),
         "p99_carried": one.p99_carried,
         "slowest": _share(one.slowest),
+        "faster_again": list(one.faster_again),
         "formula": _share(one.formula),
     }
 

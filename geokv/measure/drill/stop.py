@@ -39,6 +39,7 @@ class Stop:
         median, p99, slowest: the load at which the TTFT of fetching passes that of computing; None
             when it does not up to the highest, and of the p99 where too few requests carry one.
         p99_carried: whether that is a number of every cell.
+        faster_again: loads above that of the median at which fetching is the faster all the same.
         formula: L*, where the load is on the path.
     """
 
@@ -50,6 +51,7 @@ class Stop:
     p99: float | None
     slowest: float | None
     p99_carried: bool
+    faster_again: tuple[float, ...]
     formula: float | None
 
 
@@ -91,15 +93,18 @@ def _line(settings: dict[str, Value], line: list[DrillCell], title: str) -> Stop
     stream = scenario.workload
     ours = event.link in path_links(scenario.topology, stream.provider, stream.asker)
     pairs = [(cell.kinds[FETCHED], cell.kinds[COMPUTED]) for cell in line]
+    medians = [_over(one.p50_ns, other.p50_ns) for one, other in pairs]
+    median = crossing(loads, medians)
     return Stop(
         settings,
         tuple(cell.cell.index for cell in line),
         tuple(loads),
         ours,
-        crossing(loads, [_over(one.p50_ns, other.p50_ns) for one, other in pairs]),
+        median,
         crossing(loads, [_over(one.p99_ns, other.p99_ns) for one, other in pairs]),
         crossing(loads, [_over(one.max_ns, other.max_ns) for one, other in pairs]),
         all(kind.p99_ns is not None for pair in pairs for kind in pair),
+        faster_above(loads, medians, median),
         _formula(line[0], event.link, *pairs[0]) if ours and not loads[0] else None,
     )
 
@@ -129,6 +134,17 @@ def crossing(loads: Sequence[float], over: Sequence[int | None]) -> float | None
             first, second = 1 / (1 - load), 1 / (1 - next_load)
             return 1 - 1 / (first + (second - first) * -gap / (next_gap - gap))
     return None
+
+
+def faster_above(
+    loads: Sequence[float], over: Sequence[int | None], stop: float | None
+) -> tuple[float, ...]:
+    """Loads above ``stop`` at which fetching does not take longer; arguments as of ``crossing``."""
+    return tuple(
+        load
+        for load, gap in zip(loads, over, strict=True)
+        if stop is not None and load > stop and gap is not None and gap <= 0
+    )
 
 
 def formula(computed_ns: int, fetched_ns: int, wire_ns: float) -> float | None:

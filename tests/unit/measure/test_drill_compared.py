@@ -13,7 +13,7 @@ from handwritten_drill import SCENARIO, START_MS, Drill
 from histories import MS, fault
 
 from geokv.measure.checker import Event
-from geokv.measure.drill.stop import crossing, formula
+from geokv.measure.drill.stop import crossing, faster_above, formula
 from geokv.measure.drill.summary import summarise_drill
 from geokv.report.console import print_run, table_console
 from geokv.report.drill_csv import to_drill_csv
@@ -155,6 +155,19 @@ def test_what_is_promised_of_cells_against_each_other_decides(change, ok, said, 
     assert line["ok"] is ok and said in line["said"]
     reasons = [one for one in summary["reasons"] if one.startswith("expect:changes.0")]
     assert bool(reasons) is (ok is not True)
+
+
+def test_a_load_above_the_crossing_at_which_fetching_is_faster_is_said(drill, tmp_path):
+    assert faster_above([0, 0.5, 0.8], [3, -9, 4], 0) == (0.5,)
+    assert faster_above([0, 0.5, 0.8], [-1, None, 4], 0.6) == ()
+    assert faster_above([0, 0.5], [-2, -1], None) == ()
+    # On the empty line, and nowhere else, fetching takes longer than computing.
+    for cell in drill.scenario.cells():
+        for event in drill.cells[cell.index]:
+            probe(event, 80 if cell.settings["timeline.load.share"] == 0 else 60)
+    summary = summary_of(drill, tmp_path)
+    assert [one["faster_again"] for one in summary["stops"]] == [[0.8], [0.8]]
+    assert "0.00, but faster at 0.80" in pivots(summary)[-1].rows[0]
 
 
 def test_every_form_shows_the_sweep(drill, tmp_path):
