@@ -27,6 +27,10 @@ def check(history: History) -> Finding:
     took_ms: list[float] = []
     parted = waiting = 0
     for name, purge in asked.items():
+        if name not in written and name not in acked:
+            # Whoever asked was refused, and told so: nothing was promised.
+            waiting += 1
+            continue
         begun, end = written.get(name, purge), acked.get(name, ended)
         if end is None:
             waiting += 1
@@ -50,7 +54,7 @@ def check(history: History) -> Finding:
     if parted or waiting:
         unknown = (
             f"of {len(asked)} purges {parted} could not be acknowledged in time, as who asked and "
-            f"the authority were parted, and {waiting} were not waited for"
+            f"the authority were parted, and {waiting} were refused or not waited for"
         )
     limits = max((purge["within_ns"] / 1e6 for purge in asked.values()), default=0)
     said = f"{len(asked)} purges, each acknowledged within {max(took_ms, default=0):.3f} ms; "

@@ -522,6 +522,10 @@ OPEN: dict[str, dict[str, list[Event]]] = {
         "nothing purged": [store(1)],
         "of a version that does not say how long": [purge(1, "asked"), purge(900, "acked")],
         "cut off": [purge(1, "asked", within_ns=600 * MS), heard(2)],
+        "refused, as the authority could not be reached": [
+            purge(1, "asked", within_ns=600 * MS),
+            ev(5000, "drill-end"),
+        ],
         "the drill ended too soon": [
             purge(1, "asked", within_ns=600 * MS),
             heard(2),
