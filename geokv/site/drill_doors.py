@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI
 from pydantic import Field
@@ -10,10 +10,12 @@ from pydantic import Field
 from geokv.cache.ownership import SequencedDirectory
 from geokv.clock import now_ns
 from geokv.config import Strict
+from geokv.engine.compute import ChargedCompute
 from geokv.errors import CacheError
 from geokv.site.meddling.chunks import ChunkDamage
 from geokv.site.meddling.completions import LostCompletions
 from geokv.site.meddling.events import EventWay
+from geokv.site.meddling.gauge import gauge_disk, gauge_gpu
 from geokv.site.meddling.storm import storm
 from geokv.site.tenants import Roster
 from geokv.site.worker import Worker
@@ -54,6 +56,12 @@ class Storm(Strict):
     chunks: Annotated[int, Field(ge=0)] = 0
     seed: int = 0
     deadline_s: Annotated[float, Field(gt=0, le=3600)] = 30.0
+
+
+class Gauge(Strict):
+    """Which part is to do one small thing."""
+
+    part: Literal["gpu", "disk"]
 
 
 def add_drill_doors(app: FastAPI, worker: Worker, roster: Roster) -> None:
@@ -104,6 +112,17 @@ def add_drill_doors(app: FastAPI, worker: Worker, roster: Roster) -> None:
         for what, first_ns in ways[0].first_ns.items() if ways else ():
             found[what] = {"times": ways[0].counters[what], "first_ns": first_ns}
         return found
+
+    @app.post("/gauge")
+    async def gauge(body: Gauge) -> dict[str, int]:
+        compute, disk = worker.engine.compute, cache.tiers.disk
+        if body.part == "gpu":
+            if not isinstance(compute, ChargedCompute):
+                raise CacheError("what is really computed is charged nothing")
+            return (await gauge_gpu(compute))._asdict()
+        if disk is None:
+            raise CacheError(f"site {cache.site!r} has no disk")
+        return (await gauge_disk(disk.time))._asdict()
 
     @app.post("/storm")
     async def fill(body: Storm) -> dict[str, int]:

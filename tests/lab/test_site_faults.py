@@ -188,16 +188,60 @@ async def test_a_restarted_site_finds_its_disk_or_nothing(play, how):
     assert [event["phase"] for event in play.events("life")][-3:] == ["ended", "started", "ready"]
 
 
+def times(evidence):
+    return evidence.data["took_ns"] / evidence.data["charged_ns"]
+
+
 async def test_gpu_and_disk_are_slow_apart(play):
     control = play.stage.control("a")
     gpu, disk = (play.fault(fault=f, site="a", factor=5) for f in ("slow-gpu", "disk-slow"))
-    await gpu.inject()
+    seen = await gpu.inject()
+    assert times(seen) == pytest.approx(5, rel=1e-3) and "5 times its charge of" in seen.seen
     assert (await control.get("/slow")) == {"gpu": 5, "disk": 1}
-    await disk.inject()
-    await gpu.heal()
+    assert times(await disk.inject()) == pytest.approx(5, rel=0.01)
+    assert times(await gpu.heal()) == pytest.approx(1, rel=1e-3)
     assert (await control.get("/slow")) == {"gpu": 1, "disk": 5}
-    await disk.heal()
+    assert times(await disk.heal()) == pytest.approx(1, rel=0.05)
     assert (await control.get("/slow")) == {"gpu": 1, "disk": 1}
+
+
+async def test_what_is_slow_is_slow_for_requests(play):
+    """A prefill of whole chunks, and a read of them from the disk, by the client's clock."""
+
+    async def waits(name, seed):
+        record = await play.ask("a", name, seed=seed, chunks=4)
+        return record["prefilled_ns"] - record["loaded_ns"]
+
+    fault = play.fault(fault="slow-gpu", site="a", factor=3)
+    quick = await waits("before", 21)
+    await fault.inject()
+    slow = await waits("while", 22)
+    await fault.heal()
+    assert slow == pytest.approx(3 * quick, rel=1e-3)
+    assert await waits("after", 23) == pytest.approx(quick, rel=1e-3)
+
+
+async def test_what_is_set_and_not_felt_is_no_slowness(play, monkeypatch):
+    """Nobody believes the site: what its GPU and its disk do is timed."""
+    control = play.stage.control("a")
+    post = control.post
+
+    async def not_really(path, *args, **body):
+        return {} if path == "/slow" else await post(path, *args, **body)
+
+    monkeypatch.setattr(control, "post", not_really)
+    for kind in ("slow-gpu", "disk-slow"):
+        with pytest.raises(FaultError, match=r"did not fire: .* at a, 1(\.0\d*)? times its ch"):
+            await play.fault(fault=kind, site="a", factor=1.5).inject()
+    monkeypatch.undo()
+    fault = play.fault(fault="slow-gpu", site="a", factor=2)
+    await fault.inject()
+    monkeypatch.setattr(control, "post", not_really)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await fault.heal()
+    monkeypatch.undo()
+    await fault.heal()
 
 
 async def test_memory_goes_and_comes(play):

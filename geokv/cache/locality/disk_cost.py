@@ -89,6 +89,12 @@ class DiskTime:
         self.busy_ns[direction] += occupied_ns
         return self._free_ns[direction] + round(self._cost.latency_ns(direction) * self.slowness)
 
+    def alone_ns(self, direction: DiskDirection, n_bytes: int) -> int:
+        """What a request takes that waits for no other, where nothing is slow."""
+        if self._cost is None:
+            return 0
+        return self._cost.occupied_ns(direction, n_bytes) + self._cost.latency_ns(direction)
+
     async def until(self, end_ns: int) -> None:
         """Let the rest of a booked request pass."""
         if end_ns:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from geokv.coordinator.faults.fault import Evidence, Fault
-from geokv.coordinator.faults.slowness import make_slow
+from geokv.coordinator.faults.slowness import DEADLINE_S, make_quick, make_slow
 from geokv.scenario.timeline import DiskSlow
 
 
 class DiskSlowFault(Fault[DiskSlow]):
-    """Read back over the control socket: nothing but the length of answers shows it outside."""
+    """Seen in the time that the read of one page takes."""
 
     kind = "disk-slow"
+    deadline_s = DEADLINE_S
     alone = True
 
     async def inject(self) -> Evidence:
         return await make_slow(self.stage, self.event.site, "disk", self.event.factor)
 
     async def heal(self) -> Evidence:
-        return await make_slow(self.stage, self.event.site, "disk", 1.0)
+        return await make_quick(self.stage, self.event.site, "disk", self.event.factor)

@@ -2,7 +2,8 @@
 
 What hosts and routers were set up with stays (``Lab.disturb``). The kernel's settings are read
 back; what can be seen from outside is looked at too, with packets enough to see it and not more:
-at most 2000 of 64 bytes for shares of packets, 20 full frames for a rate, a few for a delay.
+at most 2000 of 64 bytes for shares of packets, 20 full frames for a rate, a few for a delay, 16
+round trips for jitter.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ _MOST_FRAMES, _FEWEST_FRAMES, _WANTED_HITS = 2000, 50, 20
 _RATE_FRAMES = 20
 _RATE_SLACK, _TIME_SLACK_NS = 1.05, 5_000
 _SEEN_WITHIN_S = 2.0
+_JITTER_TRIPS, _FEWEST_TRIPS = 16, 12
+_LEAST_SPREAD = 0.5
+"""Of the jitter. Each of two ways is drawn evenly from ±jitter, so round trips lie within ±2 jitter
+of their mean; that twelve of them lie within half a jitter happens once in 700,000 times
+(12 · 0.234^11)."""
 
 
 class LinkDegradeFault(Fault[LinkDegrade]):
@@ -99,6 +105,17 @@ class LinkDegradeFault(Fault[LinkDegrade]):
                         f"did not fire: link {event.link} has a round trip of {trip_ns} ns, "
                         f"less than {plan.rtt_ns} ns"
                     )
+        if plan.jitter_ns > was.jitter_ns:
+            trips, probed_bytes = await self._round_trips(_JITTER_TRIPS)
+            sent_bytes += probed_bytes
+            if len(trips) >= _FEWEST_TRIPS:
+                spread_ns = max(trips) - min(trips)
+                measured["spread_ns"] = spread_ns
+                if spread_ns < _LEAST_SPREAD * plan.jitter_ns:
+                    raise FaultError(
+                        f"did not fire: round trips over {event.link} spread by {spread_ns} ns, "
+                        f"with a jitter of {plan.jitter_ns} ns"
+                    )
         with LinkProbe(lab, event.link) as probe:
             count = _frames_for(plan)
             if count:
@@ -120,11 +137,20 @@ class LinkDegradeFault(Fault[LinkDegrade]):
                         )
         return {"measured": measured, "probe_bytes": sent_bytes}
 
+    async def _round_trips(self, looks: int) -> tuple[list[int], int]:
+        """Of so many tries those that were not lost, in ns, and what they put on the way."""
+        with LinkSight(self.stage.lab, self.event.link) as sight:
+            tried = [await sight.round_trip_ns(1) for _ in range(looks)]
+            return [trip for trip in tried if trip is not None], sight.sent_bytes
+
     def _in_words(self, measured: dict[str, Any]) -> str:
         """Rates as of the deployment that the run stands for, like those of the scenario."""
         said = []
         if "rtt_ns" in measured:
             said.append(f"a round trip of {1000 * measured['rtt_ns'] / NS_PER_S:.3f} ms")
+        if "spread_ns" in measured:
+            spread_ms = 1000 * measured["spread_ns"] / NS_PER_S
+            said.append(f"round trips that spread by {spread_ms:.3f} ms")
         if "rate_bps" in measured:
             rate_bps = measured["rate_bps"] * self.stage.lab.plan.byte_scale
             said.append(f"a line of {rate_bps / 1e9:.3g} Gb/s")

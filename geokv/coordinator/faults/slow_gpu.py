@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from geokv.coordinator.faults.fault import Evidence, Fault
-from geokv.coordinator.faults.slowness import make_slow
+from geokv.coordinator.faults.slowness import DEADLINE_S, make_quick, make_slow
 from geokv.scenario.timeline import SlowGpu
 
 
 class SlowGpuFault(Fault[SlowGpu]):
-    """Read back over the control socket: nothing but the length of answers shows it outside."""
+    """Seen in the time that a step of one token takes."""
 
     kind = "slow-gpu"
+    deadline_s = DEADLINE_S
     alone = True
 
     async def inject(self) -> Evidence:
         return await make_slow(self.stage, self.event.site, "gpu", self.event.factor)
 
     async def heal(self) -> Evidence:
-        return await make_slow(self.stage, self.event.site, "gpu", 1.0)
+        return await make_quick(self.stage, self.event.site, "gpu", self.event.factor)

@@ -150,6 +150,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "timeline.0.site: a has no disk (deployment.disk_bytes)",
     ),
     (
+        {"timeline": [event(expect={"disk_back_within": "1s"})]},
+        "timeline.0.expect.disk_back_within: is of faults of a disk (disk-full, disk-slow, "
+        "store-outage)",
+    ),
+    (
         {"timeline": [{"fault": "key-revoke", "tenant": "tenant-7", "at": 1}]},
         "timeline.0.tenant: unknown tenant 'tenant-7' (known: tenant-0, tenant-1)",
     ),
