@@ -68,9 +68,10 @@ class Tokens(Strict):
 
 
 class Pull(Tokens):
-    """A fetch that no request asked for; ``name`` is who did."""
+    """A fetch that no request asked for; ``name`` is who did, ``source`` whom it asks first."""
 
     name: Annotated[str, Field(min_length=1, max_length=80)]
+    source: str | None = None
     deadline_s: Deadline = 5.0
 
 
@@ -191,7 +192,8 @@ def build_control(
     @app.post("/pull")
     async def pulled(body: Pull) -> dict[str, Any]:
         tenant = roster.named(body.tenant)
-        return await pull(worker, tenant, body.tokens, _at(body.deadline_s), body.name)
+        until_ns = _at(body.deadline_s)
+        return await pull(worker, tenant, body.tokens, until_ns, body.name, body.source)
 
     @app.get("/pools")
     async def every_pool() -> dict[str, dict[str, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from geokv.site.settings import Tenant
@@ -10,13 +11,19 @@ from geokv.site.worker import Worker
 
 
 async def pull(
-    worker: Worker, tenant: Tenant, tokens: Sequence[int], deadline_ns: int, name: str
+    worker: Worker,
+    tenant: Tenant,
+    tokens: Sequence[int],
+    deadline_ns: int,
+    name: str,
+    source: str | None = None,
 ) -> dict[str, Any]:
     """Look up and fetch the whole chunks of ``tokens`` as a request would, and forget those
     that were not here before: they come over the link again next time.
 
     Args:
         name: what the history calls who asked.
+        source: site that is asked first for what it has, whoever else has it.
 
     Returns:
         ``remote`` chunks that came for this, their ``wire_bytes``, ``sites`` that sent them, and
@@ -26,6 +33,8 @@ async def pull(
     refs = worker.chunks(tenant, tokens)
     new = [ref.key for ref in refs if ref.key not in cache.tiers]
     plan = await cache.lookup(refs, deadline_ns, name)
+    if source is not None:
+        plan = replace(plan, sources=tuple(first_of(source, sites) for sites in plan.sources))
     outcome = await cache.fetch(plan, deadline_ns, _taken)
     await cache.drop("all", new, tell=False)
     return {
@@ -34,6 +43,11 @@ async def pull(
         "sites": dict(outcome.sites),
         "misses": dict(plan.misses + outcome.misses),
     }
+
+
+def first_of(source: str, sites: tuple[str, ...]) -> tuple[str, ...]:
+    """``sites`` with ``source`` before the others, if it is one of them."""
+    return tuple(sorted(sites, key=lambda site: site != source))
 
 
 async def _taken(index: int, entry: Any) -> None:

@@ -414,6 +414,18 @@ async def test_events_are_lost_repeated_and_overtaken_on_their_way(play):
     assert len(await play.table()) == 4 + 24
 
 
+async def test_a_tenant_that_nobody_has_computed_for_fetches_nothing(play):
+    load = {"fault": "tenant-load", "tenant": "tenant-0", "share": 0.2}
+    with pytest.raises(FaultError, match="nothing of tenant-0 comes from a to b"):
+        await play.fault(**load, **{"from": "a", "to": "b"}).inject()
+    with pytest.raises(FaultError, match="b has computed nothing of tenant-0"):
+        await play.fault(**load, **{"from": "b", "to": "a"}).inject()
+    stranger = play.fault(**load | {"tenant": "tenant-1"}, **{"from": "a", "to": "b"})
+    with pytest.raises(FaultError, match="a has computed nothing of tenant-1"):
+        await stranger.inject()
+    assert (await stranger.heal()).seen == "nothing was fetched"
+
+
 async def fill(play, site, chunks=8, seed=1):
     """Store chunks that nobody asks for."""
     await play.stage.control(site).patient("/storm", 5.0, chunks=chunks, seed=seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
 
 from geokv.clock import now_ns, wait_until_ns
 from geokv.coordinator.drill.stage import Stage
@@ -15,7 +16,6 @@ from geokv.scenario.workload import Stream
 from geokv.units import NS_PER_S
 
 _PULL_DEADLINE_S = 5.0
-_MOST_AT_ONCE = 64
 _WINDOW_S = 0.1
 _ENOUGH = 0.5
 """Of the share asked for, over one window: fetches yield to others like all TCP."""
@@ -34,6 +34,7 @@ class TenantLoadFault(Fault[TenantLoad]):
         self._rate_bps = event.share * path.payload_rate_bps
         self._pulls: asyncio.Task[None] | None = None
         self._got_bytes = self._done = self._left_out = self._failed = 0
+        self._misses: Counter[str] = Counter()
         self._since_ns = 0
 
     @property
@@ -87,6 +88,7 @@ class TenantLoadFault(Fault[TenantLoad]):
             "fetches": self._done,
             "failed": self._failed,
             "left_out": self._left_out,
+            "misses": dict(sorted(self._misses.items())),
         }
         said = f"{self.event.tenant} has fetched {self._got_bytes} bytes in {self._done} fetches"
         return Evidence(ended_ns, said, data)
@@ -110,22 +112,23 @@ class TenantLoadFault(Fault[TenantLoad]):
         return [prompts.preparing(0, first + i) for i in range(workload.prefixes)]
 
     async def _go_on(self, texts: list[list[int]], each_bytes: int) -> None:
-        """One prefix after another at its time, however many are still on their way."""
+        """One prefix after another at its time, whichever others are still on their way. One that
+        is on its way is not asked for again: two fetches of it would come as one."""
         each_ns = each_bytes * 8 * NS_PER_S / self._rate_bps
-        running: set[asyncio.Task[None]] = set()
+        running: dict[int, asyncio.Task[None]] = {}
         try:
             for number in itertools.count():
                 await wait_until_ns(self._since_ns + round(number * each_ns))
-                if len(running) == _MOST_AT_ONCE:
+                order = [(number + place) % len(texts) for place in range(len(texts))]
+                idle = [text for text in order if text not in running or running[text].done()]
+                if not idle:
                     self._left_out += 1
                     continue
-                task = asyncio.create_task(self._one(texts[number % len(texts)]))
-                running.add(task)
-                task.add_done_callback(running.discard)
+                running[idle[0]] = asyncio.create_task(self._one(texts[idle[0]]))
         finally:
-            for task in running:
+            for task in running.values():
                 task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await asyncio.gather(*running.values(), return_exceptions=True)
 
     async def _one(self, tokens: list[int]) -> None:
         try:
@@ -135,15 +138,18 @@ class TenantLoadFault(Fault[TenantLoad]):
             self._failed += 1
 
     async def _pull(self, tokens: list[int]) -> int:
-        """Bytes that came over a link for one prefix."""
+        """Bytes of one prefix that came from the site that is to send them."""
         pulled = await self.stage.control(self.event.to).patient(
             "/pull",
             _PULL_DEADLINE_S,
             tenant=self.event.tenant,
             tokens=tokens,
             name=f"load-{self.event.title}",
+            source=self.event.from_,
         )
-        return int(pulled["wire_bytes"])
+        self._misses += Counter(pulled["misses"])
+        ours, whole = pulled["sites"].get(self.event.from_, 0), sum(pulled["sites"].values())
+        return round(pulled["wire_bytes"] * ours / whole) if whole else 0
 
     def _line_bytes(self) -> int:
         """What the last link on the way has carried towards the asker."""

@@ -21,6 +21,7 @@ from site_processes import (
     wait_for,
 )
 
+from geokv.site.pulling import first_of
 from geokv.site.record import RequestRecord
 from geokv.site.settings import Peer
 
@@ -112,6 +113,25 @@ async def test_next_question_is_served_from_the_device(two: tuple[Site, Site]) -
     assert record["device_tokens"] == len(PREFIX)
     assert record["wire_bytes"] == 0
     assert asked_of(a) == before
+
+
+async def test_a_pull_comes_over_the_link_each_time_and_leaves_nothing(
+    two: tuple[Site, Site],
+) -> None:
+    a, b = two
+    await provide(a, b)
+    await control(b, "/drop", tiers=["device", "dram"])
+    for number in range(2):
+        asked = {"tenant": "acme", "tokens": PREFIX, "name": f"load-{number}", "source": "a"}
+        pulled = await asyncio.to_thread(b.post, "/pull", **asked)
+        assert (pulled["remote"], pulled["sites"]) == (CHUNKS, {"a": CHUNKS})
+        assert (pulled["wire_bytes"], pulled["misses"]) == (CHUNKS * CHUNK_BYTES, {})
+        assert b.get("/held")["dram"] == []
+
+
+def test_a_pull_asks_who_it_is_told_before_others() -> None:
+    assert first_of("c", ("a", "b", "c")) == ("c", "a", "b")
+    assert first_of("c", ("a", "b")) == ("a", "b")
 
 
 async def test_spans_add_up_to_the_clients_ttft(two: tuple[Site, Site]) -> None:
