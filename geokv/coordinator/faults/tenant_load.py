@@ -43,15 +43,18 @@ class TenantLoadFault(Fault[TenantLoad]):
 
     async def inject(self) -> Evidence:
         texts = self._texts()
-        each_bytes = 0
-        for tokens in texts:
-            each_bytes = max(each_bytes, await self._pull(tokens))
-        if not each_bytes:
+        for tokens in texts:  # all are as long; others may just have had the first
+            came_bytes, chunks = await self._pull(tokens)
+            if chunks:
+                break
+        else:
             raise FaultError(
                 f"did not fire: nothing of {self.event.tenant} comes from "
                 f"{self.event.from_} to {self.event.to}"
             )
-        self._got_bytes = self._done = 0
+        chunk_tokens = self.stage.scenario.deployment.at(self.event.to).chunk_tokens
+        each_bytes = came_bytes // chunks * (len(texts[0]) // chunk_tokens)
+        self._misses.clear()
         self._since_ns = now_ns()
         self._pulls = asyncio.create_task(self._go_on(texts, each_bytes), name="tenant load")
         while True:
@@ -132,13 +135,13 @@ class TenantLoadFault(Fault[TenantLoad]):
 
     async def _one(self, tokens: list[int]) -> None:
         try:
-            self._got_bytes += await self._pull(tokens)
+            self._got_bytes += (await self._pull(tokens))[0]
             self._done += 1
         except RunError:  # the site is down or frozen, which is another fault's doing
             self._failed += 1
 
-    async def _pull(self, tokens: list[int]) -> int:
-        """Bytes of one prefix that came from the site that is to send them."""
+    async def _pull(self, tokens: list[int]) -> tuple[int, int]:
+        """Bytes and chunks of one prefix that came from the site that is to send them."""
         pulled = await self.stage.control(self.event.to).patient(
             "/pull",
             _PULL_DEADLINE_S,
@@ -149,7 +152,7 @@ class TenantLoadFault(Fault[TenantLoad]):
         )
         self._misses += Counter(pulled["misses"])
         ours, whole = pulled["sites"].get(self.event.from_, 0), sum(pulled["sites"].values())
-        return round(pulled["wire_bytes"] * ours / whole) if whole else 0
+        return (pulled["wire_bytes"] * ours // whole if whole else 0), ours
 
     def _line_bytes(self) -> int:
         """What the last link on the way has carried towards the asker."""
