@@ -273,7 +273,7 @@ def _checked(device: str, rows: Sequence[Row]) -> Table:
 
 
 def _plot(rows: Sequence[Row], band: float, path: Path) -> None:
-    from geokv.report.plot_profiles import Cloud, save
+    from geokv.report.plot_profiles import Cloud, save_clouds
 
     clouds = [
         Cloud((row.phase, row.device), row.source, list(row.predicted), list(row.measured))
@@ -281,4 +281,4 @@ def _plot(rows: Sequence[Row], band: float, path: Path) -> None:
         for row in rows
         if row.phase == phase
     ]
-    save(clouds, band, path)
+    save_clouds(clouds, band, path)

@@ -9,17 +9,18 @@ from geokv.report.drill_console import event_text
 from geokv.report.drill_sweep import is_sweep, sweep_rows, sweep_titles
 from geokv.report.drill_words import cell_row, cell_titles, fault_rows, fault_titles, header
 from geokv.report.pivot import pivots
+from geokv.report.sheet.markdown import plain
 
 
 def to_drill_markdown(summary: dict[str, Any]) -> str:
     """The report of one drill as GitHub-flavoured Markdown."""
     scenario = summary["scenario"]
-    lines = [f"# {scenario['title']}", "", f"*{scenario['question']}*", ""]
+    lines = [f"# {plain(scenario['title'])}", "", f"*{plain(scenario['question'])}*", ""]
     lines += [f"{line}  " for line in header(summary)]
     if is_sweep(summary):
         lines += ["", *_table(sweep_titles(summary), sweep_rows(summary)), ""]
         for pivot in pivots(summary):
-            lines += [f"## {pivot.title}", "", *_table(pivot.head, pivot.rows), ""]
+            lines += [f"## {plain(pivot.title)}", "", *_table(pivot.head, pivot.rows), ""]
     else:
         lines += ["", *_table(cell_titles(), [cell_row(cell) for cell in summary["cells"]]), ""]
     if rows := fault_rows(summary):
@@ -40,7 +41,7 @@ def to_drill_markdown(summary: dict[str, Any]) -> str:
 def _evidence(summary: dict[str, Any]) -> list[str]:
     """How each fault was seen from outside."""
     return [
-        f"- {cell['label'] or '-'}: {fault['name']} {phase.replace('-', ' ')}: {said}"
+        f"- {plain(cell['label'] or '-')}: {fault['name']} {phase.replace('-', ' ')}: {said}"
         for cell in summary["cells"]
         for fault in cell["faults"]
         for phase, said in fault["evidence"].items()
@@ -52,7 +53,8 @@ def _excerpts(summary: dict[str, Any]) -> list[str]:
     for cell in summary["cells"]:
         for line in cell["lines"]:
             if line["ok"] is False and line["excerpt"]:
-                lines += ["", f"### {cell['label'] or '-'}: {line['name']}", "", line["said"], ""]
+                lines += ["", f"### {plain(cell['label'] or '-')}: {line['name']}"]
+                lines += ["", line["said"], ""]
                 lines += ["```", *(event_text(event) for event in line["excerpt"]), "```"]
     return lines
 

@@ -8,18 +8,19 @@ from geokv.report import words
 from geokv.report.answers import answers
 from geokv.report.grid import wide_table
 from geokv.report.pivot import pivots
+from geokv.report.sheet.markdown import plain
 
 
 def to_markdown(summary: dict[str, Any]) -> str:
     """The report of one run as GitHub-flavoured Markdown."""
     scenario = summary["scenario"]
-    lines = [f"# {scenario['title']}", "", f"*{scenario['question']}*", ""]
+    lines = [f"# {plain(scenario['title'])}", "", f"*{plain(scenario['question'])}*", ""]
     lines += [f"{line}  " for line in words.header(summary)]
     lines += ["", *_table(summary), ""]
     if any(cell["out_of_range"] for cell in summary["cells"]):
         lines += ["\\* out of range: shown for comparison, no limit applies.", ""]
     for pivot in pivots(summary):
-        lines += [f"## {pivot.title}", "", *_numbers(pivot.head, pivot.rows), ""]
+        lines += [f"## {plain(pivot.title)}", "", *_numbers(pivot.head, pivot.rows), ""]
     if summary["statistics"]["said"]:
         lines += [
             "## What differs",
@@ -73,8 +74,8 @@ def _table(summary: dict[str, Any]) -> list[str]:
     titles, rows = wide_table(summary)
     marked = []
     for row in rows:
-        *plain, valid = (text.replace("*", "\\*") for text in row)
-        marked.append([*plain, valid if valid == "yes" else f"**{valid}**"])
+        *rest, valid = (text.replace("*", "\\*") for text in row)
+        marked.append([*rest, valid if valid == "yes" else f"**{valid}**"])
     return _numbers(titles, marked)
 
 

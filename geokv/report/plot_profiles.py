@@ -11,14 +11,12 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator
 
-from geokv.report.disk import saving
-from geokv.report.style import INK, METADATA, MUTED, RC, SHADE
+from geokv.report.style import INK, MUTED, RC, SHADE, save
 
 #: Colours and shapes both tell sources apart; the colours also in grey and to the colour-blind.
 _LOOKS = (("#2459b5", "o"), ("#e2902a", "^"), ("#2a7f62", "s"), ("#8e6bb8", "D"))
 _MOST_POINTS = 150
 _RATIOS = (0.4, 1.6)
-_DPI = 160
 
 
 @dataclass(frozen=True)
@@ -99,14 +97,11 @@ def _time(seconds: float, _: int) -> str:
     return f"{seconds * 1e9:g} ns"
 
 
-def save(clouds: Sequence[Cloud], band: float, path: Path) -> None:
-    """Draw into ``path``, SVG or PNG by its name.
+def save_clouds(clouds: Sequence[Cloud], band: float, path: Path) -> None:
+    """Draw into ``path``, PNG or SVG by its name.
 
     Raises:
         RunError, ConfigError: the file cannot be written.
     """
-    kind = "png" if path.suffix == ".png" else "svg"
     with matplotlib.rc_context(RC):
-        figure = draw(clouds, band)
-        with saving(path):
-            figure.savefig(path, format=kind, dpi=_DPI, metadata=METADATA[kind])
+        save(draw(clouds, band), path)

@@ -19,7 +19,7 @@ from geokv.report import (
     plot_ttft,
 )
 from geokv.report.disk import saving
-from geokv.report.style import METADATA, RC
+from geokv.report.style import METADATA, RC, save
 
 FIGURES = {
     "ttft_vs_km": plot_ttft.draw,
@@ -31,7 +31,6 @@ FIGURES = {
 }
 KINDS = {"lines": plot_lines.draw, "heat": plot_heat.draw, "tiers": plot_tiers.draw}
 """What a scenario can ask for."""
-_DPI = 160
 
 
 def draw_plots(summary: dict[str, Any], folder: Path) -> list[Path]:
@@ -53,12 +52,12 @@ def draw_plots(summary: dict[str, Any], folder: Path) -> list[Path]:
         for asked in summary.get("figures", []):
             drawn[asked["name"]] = KINDS[asked["kind"]](summary, asked)
         for name, figure in drawn.items():
-            for kind, metadata in METADATA.items():
+            for kind in METADATA:
                 path = folder / f"{name}.{kind}"
-                with saving(path):
-                    if figure is None:
+                if figure is None:
+                    with saving(path):
                         path.unlink(missing_ok=True)
-                        continue
-                    figure.savefig(path, format=kind, dpi=_DPI, metadata=metadata)
+                    continue
+                save(figure, path)
                 files.append(path)
     return files

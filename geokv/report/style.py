@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
 from typing import Any
 
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from geokv.report.disk import saving
 
 INK = "#1f2430"
 MUTED = "#5f6679"
@@ -69,6 +74,9 @@ RC: dict[str, Any] = {
     "grid.color": GRID,
     "grid.linewidth": 0.8,
     "text.color": INK,
+    # Titles, sites and labels are a user's: "$5 per site" is no formula, and an unfinished one ends
+    # the report.
+    "text.parse_math": False,
     "xtick.color": INK,
     "ytick.color": INK,
     "xtick.major.size": 3,
@@ -78,6 +86,7 @@ RC: dict[str, Any] = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
 }
+_DPI = 160
 METADATA: dict[str, dict[str, None]] = {
     "svg": {"Date": None, "Creator": None},
     "png": {"Software": None},
@@ -92,3 +101,17 @@ def stacked(name: str, colours: dict[str, str]) -> dict[str, Any]:
         "linewidth": 0.5,
         "hatch": HATCHES.get(name, ""),
     }
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write it, PNG if that is the file's name and else SVG; whole or not at all.
+
+    Raises:
+        RunError, ConfigError: the file cannot be written.
+    """
+    kind = "png" if path.suffix == ".png" else "svg"
+    # Drawn to its end before anything is written.
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=kind, dpi=_DPI, metadata=METADATA[kind])
+    with saving(path):
+        path.write_bytes(drawn.getvalue())

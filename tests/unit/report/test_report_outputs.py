@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import re
+from html import escape, unescape
 from pathlib import Path
+from typing import Any
 
+import handwritten
 import handwritten_drill
 import pyarrow.parquet as pq
 import pytest
 from handwritten import Run
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from geokv.measure.checker.history import load_histories
@@ -18,6 +23,7 @@ from geokv.measure.drill.fates import REQUEST_FATES
 from geokv.report.console import print_run
 from geokv.report.outputs import FORMATS, Format, write_outputs
 from geokv.report.run_folder import read_summary, write_all
+from geokv.report.style import save
 
 OF_FORMAT = {
     "html": {"report.html"},
@@ -68,6 +74,49 @@ def test_the_page_as_markdown_has_what_the_page_has(folder: Path) -> None:
     for line in text.splitlines():
         if line.startswith("!["):
             assert (folder / line[line.rindex("(") + 1 : -1]).is_file()
+
+
+SIGNS = r"$5 & 50 % of <a_b> *c* `d` \frac{x} $\frac{1}{"
+"""What is mark-up or a formula somewhere, and in LaTeX an unfinished one."""
+
+
+@pytest.mark.parametrize("kind", ["run", "drill"])
+def test_signs_in_titles_are_signs_everywhere(tmp_path: Path, kind: str) -> None:
+    """Written by a user, shown as written: nowhere a formula, emphasis or a tag."""
+    base = handwritten.SCENARIO if kind == "run" else handwritten_drill.SCENARIO
+    data = copy.deepcopy(base) | {"title": SIGNS, "question": SIGNS}
+    data["topology"]["title"] = SIGNS
+    for site in data["topology"]["sites"]:
+        data["topology"]["sites"][site] = {"title": SIGNS}
+    energy: dict[str, Any] = {"carbon_intensity_g_per_kwh": 200, "source": SIGNS}
+    if kind == "run":
+        data["energy"] = {"sites": {site: energy for site in data["topology"]["sites"]}}
+        data["figures"] = [
+            {"kind": "lines", "name": "f", "title": SIGNS, "x": "links.a-b.km", "of": "ttft"}
+        ]
+    run = Run(data) if kind == "run" else handwritten_drill.Drill(data)
+    folder = run.write(tmp_path)
+    write_all(folder)
+    assert escape(SIGNS) in (folder / "report.html").read_text()
+    assert not re.search(r"<a_b>|<em>c|<code>d", (folder / "report.html").read_text())
+    escaped = r"$5 & 50 % of \<a\_b> \*c\* \`d\` \\frac{x} $\\frac{1}{"
+    for name in ("table.md", "report.md"):
+        assert f"# {escaped}\n" in (folder / name).read_text(), name
+    latex = (folder / "table.tex").read_text()
+    assert r"\$5 \& 50\,\% of" in latex and r"\$\textbackslash{}frac" in latex
+    if kind == "run":
+        assert SIGNS[:20] in unescape((folder / "plots" / "ttft_vs_km.svg").read_text())
+        assert SIGNS in unescape((folder / "plots" / "f.svg").read_text())
+
+
+def test_a_drawing_that_fails_leaves_no_half_file(tmp_path: Path) -> None:
+    """An unfinished formula is one way to fail while the file is being written."""
+    figure = Figure()
+    figure.text(0.5, 0.5, r"$\frac{1}{$", parse_math=True)
+    for kind in ("svg", "png"):
+        with pytest.raises(ValueError, match="frac"):
+            save(figure, tmp_path / f"one.{kind}")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_requests_of_a_drill_have_their_fate_and_their_spans(tmp_path: Path) -> None:
