@@ -18,6 +18,7 @@ from geokv.dashboard.detail import detail_of
 from geokv.dashboard.files import send_file
 from geokv.dashboard.head import Head
 from geokv.dashboard.orders import Order, send_order
+from geokv.dashboard.reading import Folder
 from geokv.dashboard.shelf import Shelf, identity_of
 from geokv.dashboard.streams import MOST_STREAMS, EventStream, Streams
 from geokv.dashboard.tail import parse_place
@@ -43,15 +44,15 @@ class Dashboard:
         self.children = Children(most_children)
         self.streams = Streams(self.shelf, closing, self.detail)
 
-    def detail(self, head: Head, run_dir: Path) -> dict[str, Any]:
+    def detail(self, head: Head, folder: Folder) -> dict[str, Any]:
         """A run in full, and whether it was started here."""
-        child = self.children.of(run_dir)
+        child = self.children.of(folder.path)
         started = None
         if child is not None:
             started = {"pid": child.pid, "status": child.status, "said": child.said}
-        return {**detail_of(head, run_dir), "started_here": started}
+        return {**detail_of(head, folder), "started_here": started}
 
-    def folder(self, identity: str) -> Path:
+    def folder(self, identity: str) -> Folder:
         """Where a listed run lies.
 
         Raises:
@@ -203,7 +204,8 @@ def _changing(app: FastAPI, dashboard: Dashboard) -> None:
 
     @app.post("/api/runs/{identity}/end")
     async def end(identity: str) -> dict[str, Any]:
-        child = dashboard.children.of(await run_in_threadpool(dashboard.folder, identity))
+        folder = await run_in_threadpool(dashboard.folder, identity)
+        child = dashboard.children.of(folder.path)
         if child is None or child.status is not None:
             raise HTTPException(409, "only a run that was started here and goes on can be ended")
         dashboard.children.end(child)

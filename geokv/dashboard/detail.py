@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from geokv.dashboard.files import list_files
 from geokv.dashboard.head import Head, read_scenario
-from geokv.dashboard.reading import read_json
+from geokv.dashboard.reading import Folder, read_json
 from geokv.errors import GeokvError
 from geokv.lab.profiles import load_profile
 
@@ -25,12 +24,12 @@ _REPORTS = (
 )
 
 
-def detail_of(head: Head, run_dir: Path) -> dict[str, Any]:
+def detail_of(head: Head, folder: Folder) -> dict[str, Any]:
     """What the page of a run shows beside the run's own steps."""
-    scenario = read_scenario(run_dir) or {}
-    manifest = read_json(run_dir, "manifest.json") or {}
-    summary = read_json(run_dir, "summary.json") or {}
-    files = list_files(run_dir)
+    scenario = read_scenario(folder) or {}
+    manifest = read_json(folder, "manifest.json") or {}
+    summary = read_json(folder, "summary.json") or {}
+    files = list_files(folder)
     here = {one["path"] for one in files}
     deployment = scenario.get("deployment")
     return {

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
-from geokv.dashboard.reading import open_below, read_json
+from geokv.dashboard.reading import Folder, open_below, read_json
 
 _SCENARIO_LIMIT_BYTES = 2 * 2**20
 
@@ -50,10 +49,10 @@ class Head:
         return asdict(self)
 
 
-def read_scenario(path: Path) -> dict[str, Any] | None:
+def read_scenario(folder: Folder) -> dict[str, Any] | None:
     """``scenario.yaml`` of a run folder as plain data; None where it cannot be read."""
     try:
-        with open_below(path, ["scenario.yaml"]) as stream:
+        with open_below(folder, ["scenario.yaml"]) as stream:
             text = stream.read(_SCENARIO_LIMIT_BYTES + 1)
         if len(text) > _SCENARIO_LIMIT_BYTES:
             return None
@@ -63,17 +62,17 @@ def read_scenario(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def read_head(identity: str, path: Path, started: str) -> Head | None:
+def read_head(identity: str, folder: Folder, started: str) -> Head | None:
     """What scenario, manifest and summary say; None where there is no run."""
-    scenario, manifest = read_scenario(path), read_json(path, "manifest.json")
+    scenario, manifest = read_scenario(folder), read_json(folder, "manifest.json")
     if scenario is None or manifest is None:
         return None
-    summary = read_json(path, "summary.json") or {}
+    summary = read_json(folder, "summary.json") or {}
     verdict = summary.get("verdict")
     workload = scenario.get("workload")
     return Head(
         id=identity,
-        name=str(scenario.get("name", path.name))[:80],
+        name=str(scenario.get("name", folder.names[-1]))[:80],
         title=str(scenario.get("title", ""))[:300],
         state="ended",
         verdict=verdict if isinstance(verdict, str) else "",

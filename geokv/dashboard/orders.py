@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from geokv.config import Strict
-from geokv.dashboard.reading import stamp_of
+from geokv.dashboard.reading import Folder, is_locked, open_to_append
+from geokv.dashboard.tail import EVENTS
 from geokv.errors import RunError
-from geokv.live.send import COMMANDS, FOLDER, send
+from geokv.live.send import COMMANDS, FOLDER, OVER_HINT, command_line
 from geokv.live.words import parse_fault
 
 
@@ -35,20 +35,27 @@ class Order(Strict):
         return self
 
 
-def send_order(run_dir: Path, order: Order) -> str:
+def send_order(folder: Folder, order: Order) -> str:
     """Write it where the run's lab looks; returns the id that its answer will carry.
 
     Raises:
-        ConfigError: no such fault, or a run that takes no commands.
-        RunError: the run is over.
+        ConfigError: no such fault.
+        RunError: a run that takes no commands, or is over.
     """
-    if stamp_of(run_dir, FOLDER, COMMANDS) is None or (run_dir / FOLDER).is_symlink():
-        raise RunError(
-            "this run takes no commands", "a run takes them when it is started with a pace"
-        )
     said: dict[str, Any] = {}
     if order.do == "inject":
         said["event"] = parse_fault(order.line) if order.line is not None else order.event
     if order.do == "heal":
         said["name"] = order.name
-    return send(run_dir, order.do, **said)
+    identity, line = command_line(order.do, **said)
+    try:
+        stream = open_to_append(folder, [FOLDER, COMMANDS])
+    except OSError:
+        raise RunError(
+            "this run takes no commands", "a run takes them when it is started with a pace"
+        ) from None
+    with stream:
+        if not is_locked(folder, EVENTS):
+            raise RunError("this run is over", OVER_HINT)
+        stream.write(line)
+    return identity

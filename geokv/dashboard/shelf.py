@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from geokv.dashboard.head import Head, read_head
-from geokv.dashboard.reading import stamp_of
+from geokv.dashboard.reading import Folder, stamp_of
 from geokv.dashboard.told import Told
 
 DEEPEST = 3
@@ -33,7 +33,7 @@ class Shelf:
         self.root = root.absolute()
         self.left_off = 0
         """Runs beyond ``MOST_RUNS`` when last looked."""
-        self._folders: dict[str, Path] = {}
+        self._folders: dict[str, Folder] = {}
         self._fixed: dict[str, tuple[tuple[Any, ...], Head]] = {}
         self._told: dict[str, Told] = {}
         # Pages are served from threads.
@@ -47,10 +47,10 @@ class Shelf:
     def _look(self) -> dict[str, Head]:
         found = sorted(_run_folders(self.root), key=lambda one: one[0], reverse=True)
         self.left_off = max(0, len(found) - MOST_RUNS)
-        self._folders = {identity: path for _, identity, path in found[:MOST_RUNS]}
+        self._folders = {identity: folder for _, identity, folder in found[:MOST_RUNS]}
         heads = {}
-        for started, identity, path in found[:MOST_RUNS]:
-            head = self._head(identity, path, started)
+        for started, identity, folder in found[:MOST_RUNS]:
+            head = self._head(identity, folder, started)
             if head is not None:
                 heads[identity] = head
         for kept in (self._fixed, self._told):
@@ -58,7 +58,7 @@ class Shelf:
                 kept.pop(identity, None)
         return heads
 
-    def folder(self, identity: str) -> Path | None:
+    def folder(self, identity: str) -> Folder | None:
         """Where a run lies, by the listing alone: an id never becomes a path."""
         with self._lock:
             if identity not in self._folders:
@@ -68,19 +68,19 @@ class Shelf:
     def head(self, identity: str) -> Head | None:
         """One run as it is now."""
         with self._lock:
-            path = self.folder(identity)
-            return None if path is None else self._head(identity, path, _started(path))
+            folder = self.folder(identity)
+            return None if folder is None else self._head(identity, folder, _started(folder))
 
-    def _head(self, identity: str, path: Path, started: str) -> Head | None:
+    def _head(self, identity: str, folder: Folder, started: str) -> Head | None:
         files = ("scenario.yaml", "manifest.json", "summary.json")
-        stamps = tuple(stamp_of(path, name) for name in files)
+        stamps = tuple(stamp_of(folder, name) for name in files)
         kept = self._fixed.get(identity)
         if kept is None or kept[0] != stamps:
-            head = read_head(identity, path, started)
+            head = read_head(identity, folder, started)
             if head is None:
                 return None
             self._fixed[identity] = kept = (stamps, head)
-        told = self._told.setdefault(identity, Told(path))
+        told = self._told.setdefault(identity, Told(folder))
         return told.fill(kept[1])
 
 
@@ -89,35 +89,35 @@ def identity_of(root: Path, run_dir: Path) -> str:
     return "~".join(run_dir.relative_to(root).parts)
 
 
-def _run_folders(root: Path) -> Iterator[tuple[str, str, Path]]:
-    """``(started, id, path)`` of every folder that holds a run."""
-    left: list[tuple[Path, tuple[str, ...]]] = [(root, ())]
+def _run_folders(root: Path) -> Iterator[tuple[str, str, Folder]]:
+    """``(started, id, folder)`` of every folder that holds a run."""
+    left = [Folder(root)]
     while left:
-        folder, names = left.pop()
+        folder = left.pop()
         try:
-            with os.scandir(folder) as entries:
-                inside = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
+            with folder.opened() as here, os.scandir(here) as entries:
+                names = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
         except OSError:
             continue
-        for name in inside:
-            path, path_names = folder / name, (*names, name)
+        for name in names:
+            inside = folder.inner(name)
             if _NAME.fullmatch(name) is None:
                 continue
-            if stamp_of(path, "manifest.json") and stamp_of(path, "scenario.yaml"):
-                yield _started(path), "~".join(path_names), path
-            elif len(path_names) < DEEPEST:
-                left.append((path, path_names))
+            if stamp_of(inside, "manifest.json") and stamp_of(inside, "scenario.yaml"):
+                yield _started(inside), "~".join(inside.names), inside
+            elif len(inside.names) < DEEPEST:
+                left.append(inside)
 
 
-def _started(path: Path) -> str:
+def _started(folder: Folder) -> str:
     """By the folder's name, which survives copying; else when its manifest was written."""
-    match = _STAMP.match(path.name)
+    match = _STAMP.match(folder.names[-1])
     if match:
         try:
             moment = datetime.strptime(match[1], "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
             return moment.isoformat()
         except ValueError:
             pass
-    stamp = stamp_of(path, "manifest.json")
+    stamp = stamp_of(folder, "manifest.json")
     seconds = stamp[0] // 10**9 if stamp else 0
     return datetime.fromtimestamp(seconds, UTC).isoformat()

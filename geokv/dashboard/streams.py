@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -14,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from geokv.dashboard import sse
 from geokv.dashboard.head import Head
+from geokv.dashboard.reading import Folder
 from geokv.dashboard.shelf import Shelf
 from geokv.dashboard.tail import Place, read_steps, source_of
 
@@ -37,7 +37,7 @@ class Streams:
         self,
         shelf: Shelf,
         closing: asyncio.Event,
-        detail: Callable[[Head, Path], dict[str, Any]],
+        detail: Callable[[Head, Folder], dict[str, Any]],
     ) -> None:
         self._shelf = shelf
         self._closing = closing
@@ -88,25 +88,25 @@ class Streams:
         Args:
             place: what the reader has had, from its ``Last-Event-ID``.
         """
-        run_dir = self._shelf.folder(identity)
+        folder = self._shelf.folder(identity)
         said = None
         with self._counted():
             while not self._closing.is_set():
                 head = await run_in_threadpool(self._shelf.head, identity)
-                if head is None or run_dir is None:
+                if head is None or folder is None:
                     yield sse.message("end", {"state": "removed"})
                     return
                 key = (head.state, head.verdict, head.live)
                 if key != said:
                     said = key
-                    yield sse.message("run", await run_in_threadpool(self._detail, head, run_dir))
-                source = await run_in_threadpool(source_of, run_dir)
+                    yield sse.message("run", await run_in_threadpool(self._detail, head, folder))
+                source = await run_in_threadpool(source_of, folder)
                 if source is not None and (place is None or place.file != source):
                     place = Place(source, 0)
                     yield sse.message("restart", {})
                 moved = False
                 while place is not None:
-                    steps, after = await run_in_threadpool(read_steps, run_dir, place)
+                    steps, after = await run_in_threadpool(read_steps, folder, place)
                     if after == place or self._closing.is_set():
                         break
                     if after.offset < place.offset:

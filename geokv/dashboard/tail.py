@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from geokv.dashboard.reading import open_below, stamp_of
+from geokv.dashboard.reading import Folder, open_below, stamp_of
 
 EVENTS, LOG = "events.jsonl", "log.txt"
 BATCH_BYTES = 256 * 2**10
@@ -38,12 +37,12 @@ def parse_place(text: str) -> Place | None:
     return Place(file, int(offset[:18]))
 
 
-def source_of(run_dir: Path) -> str | None:
+def source_of(folder: Folder) -> str | None:
     """The file that has the steps: runs of before there were events have them in their log."""
-    return next((name for name in (EVENTS, LOG) if stamp_of(run_dir, name) is not None), None)
+    return next((name for name in (EVENTS, LOG) if stamp_of(folder, name) is not None), None)
 
 
-def read_steps(run_dir: Path, place: Place) -> tuple[list[dict[str, Any]], Place]:
+def read_steps(folder: Folder, place: Place) -> tuple[list[dict[str, Any]], Place]:
     """The next whole lines, at most ``BATCH_BYTES`` of them.
 
     A line that is no step (a guest's last words in a log, a line longer than a batch) is left out.
@@ -53,7 +52,7 @@ def read_steps(run_dir: Path, place: Place) -> tuple[list[dict[str, Any]], Place
         has become shorter is read from its start again.
     """
     try:
-        with open_below(run_dir, [place.file]) as stream:
+        with open_below(folder, [place.file]) as stream:
             size = os.fstat(stream.fileno()).st_size
             start = place.offset if place.offset <= size else 0
             stream.seek(start)

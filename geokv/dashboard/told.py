@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from geokv.dashboard.head import Head, State, read_scenario, whole
-from geokv.dashboard.reading import is_locked, stamp_of
+from geokv.dashboard.reading import Folder, is_locked, stamp_of
 from geokv.dashboard.tail import EVENTS, LOG, Place, read_steps, source_of
 from geokv.units import parse_seconds
 
@@ -20,8 +19,8 @@ before the first VM and after the last."""
 class Told:
     """What a run's own steps tell of it, read as they come."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
         self._place: Place | None = None
         self._facts: dict[str, Any] = {}
         self._silent_s: float | None = None
@@ -40,25 +39,25 @@ class Told:
         return replace(head, state=state, live=False, total=total)
 
     def _is_going_on(self, head: Head) -> bool:
-        if stamp_of(self._path, EVENTS) is not None:
-            return is_locked(self._path, EVENTS)
+        if stamp_of(self._folder, EVENTS) is not None:
+            return is_locked(self._folder, EVENTS)
         # Runs of before there were events, and the moment before there are some.
         if head.verdict:
             return False
         if self._silent_s is None:
-            self._silent_s = _watchdog_s(self._path) + _SILENT_MORE_S
-        stamps = (stamp_of(self._path, name) for name in (LOG, "manifest.json"))
+            self._silent_s = _watchdog_s(self._folder) + _SILENT_MORE_S
+        stamps = (stamp_of(self._folder, name) for name in (LOG, "manifest.json"))
         newest_ns = max((stamp[0] for stamp in stamps if stamp), default=0)
         return time.time_ns() - newest_ns < self._silent_s * 1e9
 
     def _read(self, most: int | None = None) -> None:
-        source = source_of(self._path)
+        source = source_of(self._folder)
         if source is None:
             return
         if self._place is None or source != self._place.file:
             self._place, self._facts = Place(source, 0), {}
         while True:
-            steps, after = read_steps(self._path, self._place)
+            steps, after = read_steps(self._folder, self._place)
             if after == self._place:
                 return
             if after.offset < self._place.offset:
@@ -101,8 +100,8 @@ _DOING = {
 }
 
 
-def _watchdog_s(path: Path) -> float:
-    scenario = read_scenario(path) or {}
+def _watchdog_s(folder: Folder) -> float:
+    scenario = read_scenario(folder) or {}
     vm = scenario.get("vm")
     try:
         return parse_seconds(vm["watchdog"]) if isinstance(vm, dict) else 0.0

@@ -14,6 +14,7 @@ from geokv.live.follow import is_going_on
 
 FOLDER = "live"
 COMMANDS = "commands.jsonl"
+OVER_HINT = "start one: geokv run live --pace 1x"
 
 
 def commands_path(run_dir: Path) -> Path:
@@ -60,14 +61,12 @@ def send(run_dir: Path, do: str, **said: Any) -> str:
         ConfigError: no command, no run, or one that takes none.
         RunError: the run is over.
     """
-    data = {"id": new_id(), "do": do, **said}
-    read_command(data)
+    identity, line = command_line(do, **said)
     path = commands_path(run_dir)
     if not run_dir.is_dir():
         raise ConfigError(f"{run_dir}: no such run folder", "runs are kept under results/")
     if not is_going_on(run_dir):
-        raise RunError(f"{run_dir}: this run is over", "start one: geokv run live --pace 1x")
-    line = (json.dumps(data, separators=(",", ":")) + "\n").encode()
+        raise RunError(f"{run_dir}: this run is over", OVER_HINT)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
     except OSError as error:
@@ -80,4 +79,15 @@ def send(run_dir: Path, do: str, **said: Any) -> str:
         os.write(descriptor, line)
     finally:
         os.close(descriptor)
-    return str(data["id"])
+    return identity
+
+
+def command_line(do: str, **said: Any) -> tuple[str, bytes]:
+    """A command's new id, and the line that is appended for it.
+
+    Raises:
+        ConfigError: no command.
+    """
+    data = {"id": new_id(), "do": do, **said}
+    read_command(data)
+    return str(data["id"]), (json.dumps(data, separators=(",", ":")) + "\n").encode()

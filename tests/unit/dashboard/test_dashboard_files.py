@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from serving import GrowingRun, Served, identity
 
-from geokv.dashboard.reading import open_below
+from geokv.dashboard.files import list_files
+from geokv.dashboard.reading import Folder, open_below, stamp_of
 
 
 @pytest.fixture
@@ -115,9 +116,32 @@ async def test_static_files_stay_in_their_folder(server: Served) -> None:
 def test_a_name_that_becomes_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").write_text("one")
-    with open_below(tmp_path, ["folder", "file"]) as stream:
+    with open_below(Folder(tmp_path), ["folder", "file"]) as stream:
         assert stream.read() == b"one"
     (tmp_path / "folder").rename(tmp_path / "moved")
     (tmp_path / "folder").symlink_to("moved")
     with pytest.raises(OSError):
-        open_below(tmp_path, ["folder", "file"])
+        open_below(Folder(tmp_path), ["folder", "file"])
+    assert stamp_of(Folder(tmp_path), "folder", "file") is None
+    assert stamp_of(Folder(tmp_path), "moved", "file") is not None
+    assert stamp_of(Folder(tmp_path, ("folder",)), "file") is None
+
+
+@pytest.mark.parametrize("swapped", ["run", "parent"])
+async def test_a_folder_swapped_for_a_link_after_it_was_listed_is_not_followed(
+    server: Served, root: Path, run: GrowingRun, swapped: str
+) -> None:
+    """Whoever may write to the folder of runs cannot have the server read what lies elsewhere."""
+    name = identity(root, run.folder)
+    (run.folder / "summary.json").write_text('{"verdict": "pass", "reasons": ["secret"]}')
+    assert (await server.http.get(f"/runs/{name}/table.csv")).text == "km\n0\n"
+    listed = run.folder if swapped == "run" else run.folder.parent
+    listed.rename(root.parent / "elsewhere")
+    listed.symlink_to(root.parent / "elsewhere")
+    assert (run.folder / "table.csv").is_file()
+    assert (await server.http.get(f"/runs/{name}/table.csv")).status_code == 404
+    answer = await server.http.get(f"/api/runs/{name}")
+    assert (answer.status_code, "secret" in answer.text) == (404, False)
+    assert list_files(Folder(root, tuple(name.split("~")))) == []
+    async with server.stream(f"/api/runs/{name}/stream") as events:
+        assert await events.next("end") == {"state": "removed"}

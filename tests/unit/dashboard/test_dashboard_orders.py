@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from serving import GrowingRun, Served, identity
 
+from geokv.dashboard.orders import Order, send_order
+from geokv.dashboard.reading import Folder
+from geokv.errors import RunError
 from geokv.live.send import commands_path, make_commands
 
 
@@ -105,3 +108,19 @@ async def test_a_link_in_place_of_the_file_is_not_written_to(
     status, _ = await order(server, root, run, {"do": "stop"})
     assert status == 409
     assert (outside / "commands.jsonl").read_text() == ""
+
+
+@pytest.mark.parametrize("swapped", ["run", "parent"])
+async def test_no_order_goes_through_a_folder_that_became_a_link(
+    server: Served, root: Path, run: GrowingRun, swapped: str
+) -> None:
+    name = identity(root, run.folder)
+    assert (await server.http.get(f"/api/runs/{name}")).status_code == 200
+    listed = run.folder if swapped == "run" else run.folder.parent
+    listed.rename(root.parent / "elsewhere")
+    listed.symlink_to(root.parent / "elsewhere")
+    with pytest.raises(RunError, match="takes no commands"):
+        send_order(Folder(root, tuple(name.split("~"))), Order(do="stop"))
+    answer = await server.post(f"/api/runs/{name}/command", {"do": "stop"})
+    assert answer.status_code in (404, 409)
+    assert written(run) == []

@@ -10,6 +10,7 @@ import pytest
 from serving import WAIT_S, GrowingRun, Served, finished_run, identity, served
 
 from geokv.dashboard import sse, streams, tail
+from geokv.dashboard.reading import Folder
 from geokv.dashboard.tail import Place, parse_place, read_steps
 
 
@@ -150,10 +151,10 @@ async def test_a_reader_that_takes_nothing_costs_no_memory(
     run.raw("".join(f'{{"event":"x","pad":"{"y" * 1000}","n":{n}}}\n' for n in range(40_000)))
     reached = 0
 
-    def watched(run_dir: Path, place: Place) -> Any:
+    def watched(folder: Folder, place: Place) -> Any:
         nonlocal reached
         reached = max(reached, place.offset)
-        return read_steps(run_dir, place)
+        return read_steps(folder, place)
 
     monkeypatch.setattr(streams, "read_steps", watched)
     # What fits the buffers of both sockets is all that may be taken.
@@ -241,11 +242,11 @@ async def test_too_many_streams_are_refused(
 def test_reading_stops_at_the_last_whole_line(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text('{"event":"a"}\n{"event":"b"')
-    steps, place = read_steps(tmp_path, Place("events.jsonl", 0))
+    steps, place = read_steps(Folder(tmp_path), Place("events.jsonl", 0))
     assert ([one["event"] for one in steps], place.offset) == (["a"], 14)
-    assert read_steps(tmp_path, place) == ([], place)
+    assert read_steps(Folder(tmp_path), place) == ([], place)
     assert parse_place(str(place)) == place
     path.unlink()
     path.symlink_to(tmp_path / "other")
     (tmp_path / "other").write_text('{"event":"secret"}\n')
-    assert read_steps(tmp_path, Place("events.jsonl", 0)) == ([], Place("events.jsonl", 0))
+    assert read_steps(Folder(tmp_path), Place("events.jsonl", 0)) == ([], Place("events.jsonl", 0))
