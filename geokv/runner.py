@@ -25,6 +25,7 @@ from geokv.scenario import Scenario
 from geokv.scenario.deployment import Deployment
 from geokv.vm import Job, Place, choose_place
 from geokv.vm.pace import read_pace
+from geokv.vm.steps import error_of, step_of
 from geokv.vm.supervise import run_jobs
 from geokv.vm.waits import Waits
 
@@ -123,7 +124,7 @@ def _run_parts(
         )
         for part in range(parts)
     ]
-    errors: list[dict[str, Any]] = []
+    errors: list[GeokvError] = []
     waits = None
     if place.clock == "wall":
         processors = 1 if place.kernel else len(os.sched_getaffinity(0))
@@ -133,12 +134,11 @@ def _run_parts(
         def on_line(part: int, line: str) -> None:
             log.write(f"[{part}] {line}\n")
             log.flush()
-            try:
-                step = json.loads(line)
-            except ValueError:
+            step = step_of(line)
+            if step is None:
                 return
-            if step["event"] == "error":
-                errors.append(step)
+            if error := error_of(step, RunError):
+                errors.append(error)
             if waits is not None:
                 waits.take(part, step)
             on_progress({"part": part, **step})
@@ -149,7 +149,7 @@ def _run_parts(
             for line in outcome.errors.splitlines():
                 log.write(f"[{part}] ! {line}\n")
     if errors:
-        raise _as_error(errors[0])
+        raise errors[0]
     for part, outcome in enumerate(outcomes):
         if outcome.status:
             tail = "\n".join(f"  | {line}" for line in outcome.errors.splitlines()[-12:])
@@ -171,13 +171,6 @@ def _watchdog_s(scenario: Scenario, pace: float | None) -> float:
     workload = scenario.workload
     waits_s = max(workload.deadline, getattr(workload, "quiesce", 0.0), workload.idle)
     return scenario.vm.watchdog * max(1.0, 1 / pace) + 2 * waits_s / pace
-
-
-def _as_error(step: dict[str, Any]) -> GeokvError:
-    """An error from inside, with its words and its exit code."""
-    error = RunError(step["message"], step["hint"])
-    error.exit_code = step["exit_code"]
-    return error
 
 
 def _join_parts(run_dir: Path, parts: int) -> None:

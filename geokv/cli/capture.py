@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -87,17 +88,16 @@ def _beside(path: Path) -> Path:
 def _run(place: Any, argv: tuple[str, ...], memory_bytes: int) -> dict[str, Any]:
     from geokv.errors import LabError
     from geokv.vm import Job
+    from geokv.vm.steps import error_of, taker
     from geokv.vm.supervise import run_job
 
     steps: list[dict[str, Any]] = []
     with Console(stderr=True).status("running the cell"):
         outcome = run_job(
-            place, Job(argv, memory_bytes), lambda line: steps.append(json.loads(line))
+            place, Job(argv, memory_bytes), taker(steps, partial(typer.echo, err=True))
         )
     for step in steps:
-        if step["event"] == "error":
-            error = LabError(step["message"], step["hint"])
-            error.exit_code = step["exit_code"]
+        if error := error_of(step, LabError):
             raise error
         if step["event"] == "captured":
             return step

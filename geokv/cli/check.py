@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -36,12 +37,13 @@ def check(
     """
     import yaml
 
-    from geokv.errors import ConfigError
+    from geokv.errors import ConfigError, LabError
     from geokv.lab.topology import load_topology
     from geokv.report.console import table_console
     from geokv.scenario.cells import topology_mapping
     from geokv.scenario.paths import parse_override, with_value
     from geokv.vm import Job, choose_place
+    from geokv.vm.steps import error_of, taker
     from geokv.vm.supervise import run_job
 
     if clock not in ("virtual", "wall"):
@@ -58,10 +60,15 @@ def check(
         file.flush()
         argv = ("python", "-m", "geokv.coordinator.check", file.name, str(byte_scale), clock)
         with Console(stderr=True).status(f"measuring {len(loaded.links)} link(s)"):
-            outcome = run_job(place, Job(argv, 4 * 2**30), lambda line: rows.append(_parse(line)))
-    failed = next((row for row in rows if row["event"] == "error"), None)
-    if failed or outcome.status:
-        _give_up(failed, outcome.errors)
+            outcome = run_job(
+                place, Job(argv, 4 * 2**30), taker(rows, partial(typer.echo, err=True))
+            )
+    for row in rows:
+        if error := error_of(row, LabError):
+            raise error
+    if outcome.status:
+        tail = "\n".join(f"  | {line}" for line in outcome.errors.splitlines()[-12:])
+        raise LabError(f"the check ended early\n{tail}")
     problems = [
         text for row in rows for text in [*row["problems"], *row["second_opinion"]["problems"]]
     ]
@@ -77,22 +84,6 @@ def check(
         if not problems:
             console.print(f"[green]✓[/green] all {len(rows)} link(s) within tolerance")
     raise typer.Exit(3 if problems else 0)
-
-
-def _parse(line: str) -> dict[str, Any]:
-    row: dict[str, Any] = json.loads(line)
-    return row
-
-
-def _give_up(failed: dict[str, Any] | None, errors: str) -> None:
-    from geokv.errors import LabError
-
-    if failed:
-        error = LabError(failed["message"], failed["hint"])
-        error.exit_code = failed["exit_code"]
-        raise error
-    tail = "\n".join(f"  | {line}" for line in errors.splitlines()[-12:])
-    raise LabError(f"the check ended early\n{tail}")
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:

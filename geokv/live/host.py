@@ -41,7 +41,7 @@ def telling(run_dir: Path, also: Tell, live: bool) -> Iterator[Tell]:
 
     def tell(event: dict[str, Any]) -> None:
         if event["event"] == "command":
-            answered.add(str(event["id"]))
+            answered.add(str(event.get("id")))
         if event["event"] in LAST and live:
             refuse_left()
         log.add(event)
