@@ -23,3 +23,8 @@ def to_percent(share: float | None) -> float | None:
 def rounded(value: float | None, digits: int) -> float | None:
     """To so many digits after the point."""
     return None if value is None else round(value, digits)
+
+
+def digits(value: float | None, count: int = 7) -> float | None:
+    """To so many significant digits: of what may be of any size."""
+    return None if value is None else float(f"{value:.{count}g}")

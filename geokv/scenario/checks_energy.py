@@ -28,6 +28,10 @@ def energy_problems(scenario: Scenario) -> list[str]:
         for site in energy.sites or {}
         if site not in sites
     ]
+    if energy.sites and scenario.is_drill:
+        found.append(
+            "energy.sites: drills count all sites together; set energy.pue, or leave it out"
+        )
     promises = scenario.expect.energy
     if promises is not None and promises.following_saves_percent_at_least is not None:
         workload = scenario.workload

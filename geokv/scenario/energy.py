@@ -168,10 +168,12 @@ class Energy(Strict):
     link: LinkEnergy = LinkEnergy()
     host: HostWatts | None = None
     pue: Constant | None = None
-    """Power usage effectiveness: what a site draws over what its machines draw."""
+    """Power usage effectiveness: what a site draws over what its machines draw; of sites that say
+    nothing of their own."""
     carbon_intensity_g_per_kwh: Constant | None = None
     """Of sites that say nothing of their own."""
     grade: Grade | None = None
     """Unset: the best that the run's clock and the machine can give."""
     sites: dict[str, SitePower] | None = None
-    """Site → its power, for the question which site should serve at which hour."""
+    """Site → its power: what its joules and grams are counted with, and for the question which
+    site should serve at which hour."""

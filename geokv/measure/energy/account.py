@@ -1,15 +1,17 @@
-"""What a request draws at the meter of its site: machines, what stands around them, cooling.
+"""What a request draws at the meters of its sites: machines, what stands around them, cooling.
 
-    E_machines = E_gpu + E_host + E_optics + E_switches + E_transfer
-    E          = PUE · E_machines
+    E_server = E_gpu + E_host
+    E_link   = E_optics + E_switches + E_transfer
+    E        = PUE · E_server + (PUE + PUE of the other end) / 2 · E_link
 
     E_host     = P_host · T                     CPU, memory, NICs and fans, per GPU
     E_switches = 2 ends · P_switch · T · links  ports that are on for this link alone
     E_gpu, E_optics, E_transfer                 as in ``request.py``
 
-Emissions follow the Software Carbon Intensity specification (ISO/IEC 21031:2024),
-SCI = (E·I + M) per R, with one request as R. M, what making the hardware emitted, is not
-counted: no published figure per lit wavelength and hour was found.
+Each end pays one half of the link, with its own PUE and its own carbon (``grid.py``). Emissions
+follow the Software Carbon Intensity specification (ISO/IEC 21031:2024), SCI = (E·I + M) per R, with
+one request as R and E·I summed over both ends. M, what making the hardware emitted, is not counted:
+no published figure per lit wavelength and hour was found.
 """
 
 from __future__ import annotations
@@ -17,14 +19,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from geokv.measure.energy.constants import Constants
-from geokv.measure.energy.request import ENDS_PER_LINK, Phases, joules
+from geokv.measure.energy.grid import Ends, of_all_sites
+from geokv.measure.energy.request import ENDS_PER_LINK, Phases, gpu_parts, joules
 
 J_PER_KWH = 3_600_000
 
 
 @dataclass(frozen=True)
 class Account:
-    """Joules of one request, before PUE by part; ``energy_j`` is what its site's meter sees."""
+    """Joules of one request, before PUE by part; ``energy_j`` is what the sites' meters see."""
 
     gpu_idle_j: float
     """What the GPU would have drawn in that time anyway."""
@@ -36,7 +39,7 @@ class Account:
     optics_j: float
     switch_j: float
     transfer_j: float
-    pue: float
+    ends: Ends
 
     @property
     def gpu_j(self) -> float:
@@ -58,7 +61,7 @@ class Account:
 
     @property
     def energy_j(self) -> float:
-        return self.pue * self.machines_j
+        return self.ends.here.pue * self.at_the_server_j + self._link_pue * self.on_the_link_j
 
     @property
     def energy_consumed_kwh(self) -> float:
@@ -67,35 +70,42 @@ class Account:
     @property
     def marginal_j(self) -> float:
         """What one request more adds where GPUs, hosts and optics are on in any case."""
-        return self.pue * (self.gpu_prefill_j + self.gpu_decode_j + self.transfer_j)
+        gpu_j = self.gpu_prefill_j + self.gpu_decode_j
+        return self.ends.here.pue * gpu_j + self._link_pue * self.transfer_j
 
-    def emissions_g(self, carbon_intensity_g_per_kwh: float) -> float:
+    @property
+    def emissions_g(self) -> float:
         """Grams of CO2 equivalent, M left out."""
-        return self.energy_consumed_kwh * carbon_intensity_g_per_kwh
+        here, there = (one.pue * one.carbon_intensity_g_per_kwh / J_PER_KWH for one in self.ends)
+        return self.at_the_server_j * here + self.on_the_link_j * (here + there) / 2
+
+    @property
+    def _link_pue(self) -> float:
+        return sum(one.pue for one in self.ends) / 2
 
 
-def account(phases: Phases, numbers: Constants, pue: float | None = None) -> Account:
+def account(phases: Phases, numbers: Constants, ends: Ends | None = None) -> Account:
     """The account of one request, or of the mean of several.
 
     Args:
-        pue: a site's own; the constants' where None.
+        ends: the power of both sites; the constants' where None.
     """
     parts = joules(phases, numbers)
-    idle_w = numbers.idle_w.value
+    idle_j, prefill_j, decode_j = gpu_parts(phases, numbers)
     lit_s = phases.total_s * phases.links if phases.needs_link else 0.0
     return Account(
-        gpu_idle_j=idle_w * phases.total_s,
-        gpu_prefill_j=(numbers.prefill_w.value - idle_w) * phases.prefill_s,
-        gpu_decode_j=(numbers.decode_w.value - idle_w) * phases.decode_s,
+        gpu_idle_j=idle_j,
+        gpu_prefill_j=prefill_j,
+        gpu_decode_j=decode_j,
         host_j=numbers.host_w.value * phases.total_s,
         optics_j=parts.optics_j,
         switch_j=ENDS_PER_LINK * numbers.switch_w.value * lit_s,
         transfer_j=parts.transfer_j,
-        pue=numbers.pue.value if pue is None else pue,
+        ends=ends or of_all_sites(numbers),
     )
 
 
-def lit_w(numbers: Constants, links: int) -> float:
+def lit_w(numbers: Constants, links: int, ends: Ends | None = None) -> float:
     """Watts that lit links draw all day, PUE included, whether anybody fetches or not."""
-    ends_w = numbers.end_w.value + numbers.switch_w.value
-    return numbers.pue.value * ENDS_PER_LINK * ends_w * links
+    pue = sum(one.pue for one in ends or of_all_sites(numbers)) / 2
+    return pue * ENDS_PER_LINK * (numbers.end_w.value + numbers.switch_w.value) * links

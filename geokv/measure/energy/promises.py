@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from geokv.measure.cell import CellResult
 from geokv.measure.energy.account import account
 from geokv.measure.energy.constants import Constants
+from geokv.measure.energy.grid import ends_of
 from geokv.measure.energy.saving import Saving
 from geokv.measure.energy.summary import COSTS, Arms, cell_day, cell_phases, cell_saving
 from geokv.measure.energy.sun import WARM, Day
@@ -73,7 +74,8 @@ def _ordered(near: _Near) -> Result:
     if not whole or len(whole) < cells:
         return near.judged(name, None, f"{len(whole)} of {cells} cells have all three arms")
     for result, one in zip(near.results, near.arms, strict=True):
-        joules = [account(one[arm], near.numbers).energy_j for arm in _ORDER]
+        ends = ends_of(result.cell.scenario, near.numbers)
+        joules = [account(one[arm], near.numbers, ends).energy_j for arm in _ORDER]
         if not joules[0] > joules[1] > joules[2]:
             said = ", ".join(
                 f"{arm} {value:.1f} J" for arm, value in zip(_ORDER, joules, strict=True)

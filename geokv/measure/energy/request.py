@@ -92,14 +92,20 @@ def mean_phases(requests: Iterable[Request], links: int, byte_scale: int) -> Pha
     )
 
 
+def gpu_parts(phases: Phases, numbers: Constants) -> tuple[float, float, float]:
+    """Joules of the GPU: what it would have drawn in that time anyway, and on top of that for
+    prefill and for decode."""
+    idle_w = numbers.idle_w.value
+    return (
+        idle_w * phases.total_s,
+        (numbers.prefill_w.value - idle_w) * phases.prefill_s,
+        (numbers.decode_w.value - idle_w) * phases.decode_s,
+    )
+
+
 def joules(phases: Phases, numbers: Constants) -> Joules:
     """The proxy of GPU and link."""
-    idle_w = numbers.idle_w.value
-    gpu_j = (
-        idle_w * phases.total_s
-        + (numbers.prefill_w.value - idle_w) * phases.prefill_s
-        + (numbers.decode_w.value - idle_w) * phases.decode_s
-    )
+    gpu_j = sum(gpu_parts(phases, numbers))
     lit_s = phases.total_s * phases.links if phases.needs_link else 0.0
     optics_j = ENDS_PER_LINK * numbers.end_w.value * lit_s
     transfer_j = numbers.transfer_pj_per_bit.value * 1e-12 * phases.bits * phases.links

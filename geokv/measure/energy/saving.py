@@ -1,7 +1,7 @@
 """What a remote hit saves over computing, per GB it moves, and how much use pays for the light.
 
     saved          = E(recompute) - E(remote hit)          with the light of its own T
-    saved marginal = PUE · (ΔE_prefill + ΔE_decode - E_transfer)
+    saved marginal = PUE · (ΔE_prefill + ΔE_decode) - PUE of both ends / 2 · E_transfer
     break-even     = P_lit / saved marginal                remote hits per second
 
 What a request adds where everything is on anyway is all that can pay for a wavelength that is
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from geokv.measure.energy.account import account, lit_w
 from geokv.measure.energy.constants import Constants
+from geokv.measure.energy.grid import Ends
 from geokv.measure.energy.request import Phases
 
 BYTES_PER_GB = 1e9
@@ -23,7 +24,7 @@ BYTES_PER_GB = 1e9
 
 @dataclass(frozen=True)
 class Saving:
-    """Joules at the site's meter, PUE included."""
+    """Joules at the sites' meters, PUE included."""
 
     saved_j: float
     saved_marginal_j: float
@@ -46,15 +47,22 @@ class Saving:
         return self.saved_marginal_j / self.moved_gb if self.moved_gb else None
 
 
-def saving(recompute: Phases, remote: Phases, numbers: Constants, rate_bps: float) -> Saving:
+def saving(
+    recompute: Phases,
+    remote: Phases,
+    numbers: Constants,
+    rate_bps: float,
+    ends: Ends | None = None,
+) -> Saving:
     """Compare the mean requests of both arms of a cell.
 
     Args:
         rate_bps: the slowest line's, of the deployment the run stands for (not divided by S).
+        ends: the power of both sites; the constants' where None.
     """
-    ours, theirs = account(remote, numbers), account(recompute, numbers)
+    ours, theirs = (account(one, numbers, ends) for one in (remote, recompute))
     marginal_j = theirs.marginal_j - ours.marginal_j
-    fixed_w = lit_w(numbers, remote.links)
+    fixed_w = lit_w(numbers, remote.links, ends)
     wire_s = remote.bits / rate_bps if rate_bps else 0.0
     hits_per_s = fixed_w / marginal_j if marginal_j > 0 else None
     return Saving(

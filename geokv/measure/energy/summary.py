@@ -14,14 +14,15 @@ from typing import Any, Literal
 from geokv.measure.cell import CellResult
 from geokv.measure.energy.account import Account, account
 from geokv.measure.energy.constants import Constants, constants
+from geokv.measure.energy.grid import Ends, ends_of
 from geokv.measure.energy.metered import metered
 from geokv.measure.energy.request import Phases, mean_phases
 from geokv.measure.energy.saving import Saving, saving
 from geokv.measure.energy.sun import COLD, WARM, Day, follow
 from geokv.measure.energy.tornado import shown, tornado
 from geokv.measure.records import Manifest, Request
-from geokv.measure.rounded import rounded
-from geokv.scenario import Scenario, path_links
+from geokv.measure.rounded import digits, rounded
+from geokv.scenario import Cell, Scenario, path_links
 
 What = Literal["carbon_intensity_g_per_kwh", "price_per_kwh"]
 COSTS: tuple[What, ...] = ("carbon_intensity_g_per_kwh", "price_per_kwh")
@@ -50,7 +51,8 @@ def cell_saving(result: CellResult, arms: Arms, numbers: Constants) -> Saving | 
     if result.path is None or not {"recompute", "remote-hit"} <= arms.keys():
         return None
     rate_bps = result.path.rate_bps * result.cell.scenario.deployment.byte_scale
-    return saving(arms["recompute"], arms["remote-hit"], numbers, rate_bps)
+    ends = ends_of(result.cell.scenario, numbers)
+    return saving(arms["recompute"], arms["remote-hit"], numbers, rate_bps, ends)
 
 
 def cell_day(result: CellResult, arms: Arms, numbers: Constants, what: What) -> Day | None:
@@ -67,8 +69,8 @@ def cell_day(result: CellResult, arms: Arms, numbers: Constants, what: What) -> 
         return None
     if "remote-hit" not in arms:
         return None
-    pue = numbers.pue.value
-    return follow(arms, numbers, (costs_here, here.pue or pue), (costs_there, there.pue or pue))
+    ends = ends_of(scenario, numbers)
+    return follow(arms, numbers, (costs_here, ends.here.pue), (costs_there, ends.there.pue))
 
 
 def energy_summary(
@@ -103,22 +105,37 @@ def energy_summary(
 
 def _cell(result: CellResult, arms: Arms, numbers: Constants) -> dict[str, Any]:
     one = cell_saving(result, arms, numbers)
+    ends = ends_of(result.cell.scenario, numbers)
     return {
         "cell": result.cell.index,
         "km": rounded(result.cell.km, 3),
-        "arms": {name.replace("-", "_"): _arm(phases, numbers) for name, phases in arms.items()},
+        "sites": _sites(result.cell.scenario, ends),
+        "arms": {
+            name.replace("-", "_"): _arm(account(phases, numbers, ends), phases)
+            for name, phases in arms.items()
+        },
         "remote_hit_saves": _saving(one) if one else None,
     }
 
 
-def _arm(phases: Phases, numbers: Constants) -> dict[str, Any]:
-    one = account(phases, numbers)
-    intensity = numbers.carbon_intensity_g_per_kwh.value
+def _sites(scenario: Scenario, ends: Ends) -> dict[str, dict[str, float | None]]:
+    """The power that joules and grams of a cell are counted with."""
+    workload = scenario.workload
+    return {
+        site: {
+            "pue": rounded(grid.pue, 3),
+            "carbon_intensity_g_per_kwh": rounded(grid.carbon_intensity_g_per_kwh, 2),
+        }
+        for site, grid in zip((workload.asker, workload.provider), ends, strict=True)
+    }
+
+
+def _arm(one: Account, phases: Phases) -> dict[str, Any]:
     return {
         "duration_s": rounded(phases.total_s, 6),
         "energy_j": rounded(one.energy_j, 3),
-        "energy_consumed_kwh": _digits(one.energy_consumed_kwh),
-        "emissions_g": _digits(one.emissions_g(intensity)),
+        "energy_consumed_kwh": digits(one.energy_consumed_kwh),
+        "emissions_g": digits(one.emissions_g),
         "j_per_output_token": _per(one.energy_j, phases.output_tokens),
         "j_per_prompt_token": _per(one.energy_j, phases.prompt_tokens),
         "parts_j": _parts(one),
@@ -148,9 +165,9 @@ def _saving(one: Saving) -> dict[str, Any]:
         "saved_marginal_j_per_gb": rounded(one.saved_marginal_j_per_gb, 3),
         "break_even": {
             "lit_w": rounded(one.lit_w, 3),
-            "hits_per_s": _digits(one.hits_per_s),
-            "hits_per_hour": _digits(None if one.hits_per_s is None else 3600 * one.hits_per_s),
-            "utilisation": _digits(one.utilisation),
+            "hits_per_s": digits(one.hits_per_s),
+            "hits_per_hour": digits(None if one.hits_per_s is None else 3600 * one.hits_per_s),
+            "utilisation": digits(one.utilisation),
             "saved_at_full_use_w": rounded(one.saved_at_full_use_w, 1),
         },
     }
@@ -176,12 +193,14 @@ def _tornado(
             return shown(of, result.cell.index, result.cell.label, saved_j(numbers), bars)
     for number in order:
         for arm, phases_of_arm in arms[number].items():
+            cell = results[number].cell
 
-            def per_request_j(these: Constants, one: Phases = phases_of_arm) -> float:
-                return account(one, these).energy_j
+            def per_request_j(
+                these: Constants, one: Phases = phases_of_arm, of: Cell = cell
+            ) -> float:
+                return account(one, these, ends_of(of.scenario, these)).energy_j
 
             bars = tornado(per_request_j, numbers)
-            cell = results[number].cell
             of = f"J per {arm} request"
             return shown(of, cell.index, cell.label, per_request_j(numbers), bars)
     return None
@@ -230,15 +249,15 @@ def _day(result: CellResult, day: Day) -> dict[str, Any]:
         "hours": [
             {
                 "hour": hour.hour,
-                "costs": {way: _digits(cost) for way, cost in hour.costs.items()},
+                "costs": {way: digits(cost) for way, cost in hour.costs.items()},
                 "best": hour.best(WARM),
                 "best_cold": hour.best(COLD),
             }
             for hour in day.hours
         ],
-        "mean": {way: _digits(day.mean(way)) for way in day.hours[0].costs},
-        "following": _digits(day.following(WARM)),
-        "following_cold": _digits(day.following(COLD)),
+        "mean": {way: digits(day.mean(way)) for way in day.hours[0].costs},
+        "following": digits(day.following(WARM)),
+        "following_cold": digits(day.following(COLD)),
         "saved": rounded(day.saved(WARM), 4),
         "saved_cold": rounded(day.saved(COLD), 4),
     }
@@ -246,7 +265,3 @@ def _day(result: CellResult, day: Day) -> dict[str, Any]:
 
 def _per(joules: float, tokens: float) -> float | None:
     return rounded(joules / tokens, 4) if tokens else None
-
-
-def _digits(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.7g}")

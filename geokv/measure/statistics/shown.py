@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from geokv.measure.percentile import Interval
-from geokv.measure.rounded import to_ms
+from geokv.measure.rounded import digits, to_ms
 from geokv.measure.statistics.carried import CONFIDENCE, least_for_interval, least_for_number
 from geokv.measure.statistics.differences import Difference, Point, differences
 from geokv.measure.statistics.intervals import LEAST_FOR_MEAN, RESAMPLES
@@ -100,11 +100,7 @@ def _difference(one: Difference) -> dict[str, Any]:
         "arms": [arm.replace("-", "_") for arm in one.arms],
         "axis": one.axis,
         "samples": list(one.samples),
-        "p": _p(one.p),
-        "p_adjusted": _p(one.adjusted),
+        "p": digits(one.p, 3),
+        "p_adjusted": digits(one.adjusted, 3),
         "outcome": one.outcome,
     }
-
-
-def _p(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.3g}")

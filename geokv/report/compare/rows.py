@@ -7,6 +7,7 @@ import io
 from typing import Any
 
 from geokv.measure.comparing.pairs import Pair
+from geokv.measure.rounded import digits, to_ms
 from geokv.report import words
 from geokv.report.compare.comparison import Against, Comparison
 
@@ -96,24 +97,26 @@ def _line(comparison: Comparison, one: Against, pair: Pair) -> dict[str, Any]:
         "arm": pair.arm,
         "base_ttft_p50_ms": _csv_ms(pair.base_ns),
         "ttft_p50_ms": _csv_ms(pair.other_ns),
-        "ratio": _digits(pair.ratio, 6),
-        "ratio_low": _digits(pair.low, 6),
-        "ratio_high": _digits(pair.high, 6),
+        "ratio": _six(pair.ratio),
+        "ratio_low": _six(pair.low),
+        "ratio_high": _six(pair.high),
         "samples_base": pair.samples[0],
         "samples": pair.samples[1],
         "unit": pair.unit,
-        "p": _digits(pair.p, 6),
-        "p_adjusted": _digits(pair.adjusted, 6),
+        "p": _six(pair.p),
+        "p_adjusted": _six(pair.adjusted),
         "outcome": pair.outcome,
     }
 
 
-def _digits(value: float | None, digits: int) -> float | str:
-    return "" if value is None else float(f"{value:.{digits}g}")
+def _six(value: float | None) -> float | str:
+    found = digits(value, 6)
+    return "" if found is None else found
 
 
 def _csv_ms(value_ns: int | None) -> float | str:
-    return "" if value_ns is None else round(value_ns / 1e6, 3)
+    found = to_ms(value_ns)
+    return "" if found is None else found
 
 
 def _ms(value_ns: int | None) -> str:

@@ -12,8 +12,8 @@ from geokv.report.page.section import Section
 from geokv.report.sheet.blocks import Block, Bullets, Heading, Para, Table
 
 _ABOUT = (
-    "A proxy: published watts × measured phases of the deployment the run stands for, at the meter "
-    "of its site (PUE included). Nothing of it is metered unless a table says so. "
+    "A proxy: published watts × measured phases of the deployment the run stands for, at the "
+    "meters of its sites (PUE included). Nothing of it is metered unless a table says so. "
     "Emissions are of operation; what making the hardware emitted is not counted."
 )
 _SAVED = (
@@ -46,6 +46,7 @@ def power_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
         return None
     blocks: list[Block] = [Para(_ABOUT, quiet=True), Bullets(_grades(energy))]
     blocks.append(_requests(summary, energy))
+    blocks.append(Para(_powered(energy), quiet=True))
     blocks += kept(run_dir, "energy_vs_km", "Joules of a request of every arm against km, by part")
     blocks += _measured(energy)
     blocks += _savings(summary, energy)
@@ -107,6 +108,16 @@ def _requests(summary: dict[str, Any], energy: dict[str, Any]) -> Table:
         for label, one in _labelled(summary, energy["cells"])
     ]
     return Table(head, rows, numbers=True)
+
+
+def _powered(energy: dict[str, Any]) -> str:
+    """With which PUE and grams the cells are counted; a day has its mean."""
+    said = dict.fromkeys(
+        f"{site} PUE {power['pue']:g}, {power['carbon_intensity_g_per_kwh']:g} gCO₂e per kWh"
+        for one in energy["cells"]
+        for site, power in one["sites"].items()
+    )
+    return f"Counted with: {'; '.join(said)}. Each end of a link pays one half of it."
 
 
 def _each(

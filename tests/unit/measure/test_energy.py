@@ -15,6 +15,7 @@ from geokv.errors import ConfigError
 from geokv.measure import summarise
 from geokv.measure.energy.account import account, lit_w
 from geokv.measure.energy.constants import Constants, constants
+from geokv.measure.energy.grid import Ends, Grid
 from geokv.measure.energy.request import Phases, joules
 from geokv.measure.energy.saving import saving
 from geokv.measure.energy.sun import COLD, WARM, follow
@@ -42,12 +43,33 @@ def test_an_account_by_hand(numbers: Constants) -> None:
     assert (one.optics_j, one.switch_j, one.transfer_j) == (0, 0, 0)
     assert one.energy_j == pytest.approx(1.5 * 410.5)
     assert one.energy_consumed_kwh == pytest.approx(615.75 / 3.6e6)
-    assert one.emissions_g(481) == pytest.approx(0.0822710)
+    assert one.emissions_g == pytest.approx(0.0822710)
     other = account(REMOTE, numbers)
     assert other.optics_j == pytest.approx(7.6)
     assert other.transfer_j == pytest.approx(1.2)
     assert other.energy_j == pytest.approx(1.5 * 54.6)
     assert other.marginal_j == pytest.approx(1.5 * (6.3 + 11.5 + 1.2))
+
+
+HERE, THERE = Grid(1.2, 100.0), Grid(1.6, 400.0)
+
+
+def test_each_site_pays_with_its_own_pue_and_carbon_and_half_of_the_link(
+    numbers: Constants,
+) -> None:
+    """45.8 J at the server and 8.8 J on the link, as worked out above."""
+    one = account(REMOTE, numbers, Ends(HERE, THERE))
+    assert one.energy_j == pytest.approx(1.2 * 45.8 + 1.4 * 8.8)
+    assert one.marginal_j == pytest.approx(1.2 * (6.3 + 11.5) + 1.4 * 1.2)
+    grams = (1.2 * 100 * (45.8 + 4.4) + 1.6 * 400 * 4.4) / 3.6e6
+    assert one.emissions_g == pytest.approx(grams)
+    other = account(RECOMPUTE, numbers, Ends(HERE, THERE))
+    assert other.energy_j == pytest.approx(1.2 * 410.5)
+    assert other.emissions_g == pytest.approx(1.2 * 410.5 * 100 / 3.6e6)
+    assert lit_w(numbers, 1, Ends(HERE, THERE)) == pytest.approx(1.4 * 2 * 19)
+    saves = saving(RECOMPUTE, REMOTE, numbers, 100e9, Ends(HERE, THERE))
+    assert saves.saved_j == pytest.approx(other.energy_j - one.energy_j)
+    assert saves.lit_w == pytest.approx(53.2)
 
 
 def test_gpu_and_link_are_those_of_the_table(numbers: Constants) -> None:
@@ -146,16 +168,22 @@ def test_the_summary_of_a_run(tmp_path: Path) -> None:
     # T = 531.5 ms on average, 500 ms of prefill, 30 ms of decode; the host's 70 W beside it.
     machines_j = (70 + 70) * 0.5315 + 630 * 0.5 + 230 * 0.03
     recompute = far["arms"]["recompute"]
-    assert recompute["energy_j"] == round(1.5 * machines_j, 3)
-    assert recompute["j_per_output_token"] == round(1.5 * machines_j / 4, 4)
-    assert recompute["j_per_prompt_token"] == round(1.5 * machines_j / 8320, 4)
-    assert recompute["parts_j"]["overhead"] == round(0.5 * machines_j, 3)
+    # Asked at b: its own PUE of 1.2 and 225 g, its day's mean; a has the constants' 1.5 and 200 g.
+    assert far["sites"] == {
+        "b": {"pue": 1.2, "carbon_intensity_g_per_kwh": 225},
+        "a": {"pue": 1.5, "carbon_intensity_g_per_kwh": 200},
+    }
+    assert recompute["energy_j"] == round(1.2 * machines_j, 3)
+    assert recompute["j_per_output_token"] == round(1.2 * machines_j / 4, 4)
+    assert recompute["j_per_prompt_token"] == round(1.2 * machines_j / 8320, 4)
+    assert recompute["parts_j"]["overhead"] == round(0.2 * machines_j, 3)
+    assert recompute["emissions_g"] == pytest.approx(1.2 * machines_j * 225 / 3.6e6)
     saves = far["remote_hit_saves"]
     assert saves["moved_gb"] == round(2**30 / 1e9, 6)
-    marginal_j = 1.5 * (630 * 0.49 - 150e-12 * 2**30 * 8)
+    marginal_j = 1.2 * 630 * 0.49 - 1.35 * 150e-12 * 2**30 * 8
     assert saves["saved_marginal_j"] == round(marginal_j, 3)
     # 1 GiB on a line of 100 Gb/s (25 Gb/s as it ran, S = 4).
-    share = 57 / marginal_j * 2**30 * 8 / 100e9
+    share = 1.35 * 38 / marginal_j * 2**30 * 8 / 100e9
     assert saves["break_even"]["utilisation"] == pytest.approx(share, rel=1e-6)
     assert energy["tornado"]["label"] == "a-b 100 km"
     assert energy["tornado"]["value"] == saves["saved_j"]
@@ -163,13 +191,17 @@ def test_the_summary_of_a_run(tmp_path: Path) -> None:
     # 575 W of host and not 70, for the 402.1 ms that a hit is faster at 100 km.
     assert widest["constant"] == "host_w"
     faster_s = (501 - 98.899346) / 1e3
-    assert widest["at_high"] - widest["at_low"] == pytest.approx(1.5 * 505 * faster_s, abs=1e-3)
+    assert widest["at_high"] - widest["at_low"] == pytest.approx(1.2 * 505 * faster_s, abs=1e-3)
     (carbon,) = energy["follow_the_sun"]  # b has no price
     assert (carbon["by"], carbon["here"], carbon["there"]) == (
         "carbon_intensity_g_per_kwh", "b", "a",
     )  # fmt: skip
     assert [len(cell["hours"]) for cell in carbon["cells"]] == [24] * 4
     assert carbon["cells"][2]["hours"][0]["best"] == "fetch here"
+    # One answer for one thing: what always computing or fetching here emits.
+    for arm, way in (("recompute", "compute here"), ("remote_hit", "fetch here")):
+        emitted = far["arms"][arm]["emissions_g"]
+        assert carbon["cells"][2]["mean"][way] == pytest.approx(emitted, rel=1e-6)
     assert carbon["cells"][2]["hours"][12]["best"] == "serve there"
     json.dumps(energy, allow_nan=False)
 
@@ -198,7 +230,7 @@ def test_promises_are_kept_and_broken(tmp_path: Path) -> None:
     assert summary["verdict"] == "pass"
     lines = judged(summary)
     assert lines["energy.ordered"][1] == "recompute > remote hit > local hit in all 3 cells"
-    # 2 ms more at 100 km: 1.5 · (70 + 70 + 38) W · 2 ms of some 510 J
+    # 2 ms more at 100 km: (1.2 · 140 + 1.35 · 38) W · 2 ms of some 410 J
     assert "0.1" in lines["energy.saved_change_percent_at_most"][1]
     assert (
         "fetch here 12 h, serve there 12 h" in lines["energy.following_saves_percent_at_least"][1]
@@ -238,6 +270,10 @@ DRILL = {
     ("changes", "said"),
     [
         ({"energy": {"grade": "nvml"}}, "energy.grade: nvml reads a meter"),
+        (
+            {"energy": {"sites": {"a": {"source": "me", "pue": 1.2}}}, "workload": DRILL},
+            "energy.sites: drills count all sites together",
+        ),
         (
             {"clock": "wall", "energy": {"grade": "cpu"}, "workload": DRILL},
             "energy.grade: drills are not metered",
