@@ -56,7 +56,7 @@ def test_what_a_fault_prints_is_in_the_log_and_ends_no_run(
     ]
     lines = [json.dumps(steps[0]), *TEXT, json.dumps(steps[1])]
 
-    def run_jobs(place: Place, jobs: list[Job], on_line: Any, *_: Any) -> list[Outcome]:
+    def run_jobs(place: Place, jobs: list[Job], on_line: Any, *_: Any, **__: Any) -> list[Outcome]:
         """In place of VMs: one that prints all this."""
         for line in lines:
             on_line(0, line)
@@ -74,7 +74,7 @@ def test_what_a_fault_prints_is_in_the_log_and_ends_no_run(
         said.take(step)
 
     with pytest.raises(RunError, match="the lab is gone"):
-        runner._run_parts(place, scenario, tmp_path, 1, tell, None, False)
+        runner._run_parts(place, scenario, tmp_path, 1, tell, None, False, lambda: False)
     assert [{k: v for k, v in one.items() if k != "part"} for one in seen] == steps
     log = (tmp_path / "log.txt").read_text().splitlines()
     assert log == [f"[0] {line}" for line in lines]
