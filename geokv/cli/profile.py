@@ -15,6 +15,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from geokv.engine.fit.rows import Row
     from geokv.engine.profile import GpuProfile
+    from geokv.engine.profile_cost import FitError
 
 app = typer.Typer(no_args_is_help=True, help="GPU profiles: the times a charged run stands for.")
 
@@ -248,7 +249,7 @@ def _errors(profile: GpuProfile) -> Table:
     title = "Error against measurements" if own else "Error of its efficiencies where measured"
     shown = _table("compared", "points", "median", "p95", title=title)
     for name, error in profile.fit_error.items():
-        shown.add_row(name, f"{error.points:,}", f"{error.median:.1%}", f"{error.p95:.1%}")
+        shown.add_row(name, f"{error.points:,}", f"{error.median:.1%}", _p95(error))
     return shown
 
 
@@ -264,12 +265,19 @@ def _checked(device: str, rows: Sequence[Row]) -> Table:
             row.what,
             f"{error.points:,}",
             f"{error.median:.1%}",
-            f"{error.p95:.1%}",
+            _p95(error),
             f"{held.median:.1%}" if held else "",
-            f"{held.p95:.1%}" if held else "",
+            _p95(held) if held else "",
             mark,
         )
     return shown
+
+
+def _p95(error: FitError) -> str:
+    """Nothing where so few points carry none: it would be the largest under another name."""
+    from geokv.measure.statistics.carried import least_for_number
+
+    return f"{error.p95:.1%}" if error.points >= least_for_number(0.95) else "–"
 
 
 def _plot(rows: Sequence[Row], band: float, path: Path) -> None:

@@ -204,7 +204,7 @@ def _link_record(check: LinkCheck, phase: str) -> dict[str, Any]:
         "rtt_asked_ns": check.rtt_asked_ns,
         "rtt_expected_ns": check.rtt_expected_ns,
         "rtt_measured_ns": check.rtt_measured_ns,
-        "rtt_p99_ns": check.rtt_p99_ns,
+        "rtt_max_ns": check.rtt_max_ns,
         "jitter_measured_ns": check.jitter_measured_ns,
         "loss_measured": check.loss_measured,
         "goodput_asked_bps": check.goodput_asked_bps,

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException as AnyHTTPException
 
 from geokv.dashboard.catalog import Wish, catalogue, check, size_of
 from geokv.dashboard.children import Children
@@ -28,6 +29,8 @@ from geokv.report.run_folder import stamped_folder
 from geokv.scenario import Scenario
 
 STATIC = Path(__file__).parent / "static"
+READ = ["GET", "HEAD"]
+"""Of all that has an end; a stream has none."""
 
 
 class Dashboard:
@@ -72,11 +75,11 @@ def build_app(dashboard: Dashboard) -> FastAPI:
     _changing(app, dashboard)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
-    @app.get("/")
+    @app.api_route("/", methods=READ)
     async def page() -> Response:
         return FileResponse(STATIC / "index.html")
 
-    @app.get("/favicon.ico")
+    @app.api_route("/favicon.ico", methods=READ)
     async def icon() -> Response:
         return FileResponse(STATIC / "icon.svg", media_type="image/svg+xml")
 
@@ -100,20 +103,29 @@ def _say_errors(app: FastAPI) -> None:
         return JSONResponse({"error": error.message, "hint": error.hint}, 409)
 
     async def http_error(_: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException), "registered for these"
-        return JSONResponse({"error": error.detail, "hint": ""}, error.status_code)
+        assert isinstance(error, AnyHTTPException), "registered for these"
+        said = {"error": error.detail, "hint": ""}
+        return JSONResponse(said, error.status_code, headers=error.headers)
+
+    async def any_error(_: Request, error: Exception) -> Response:
+        said = f"{type(error).__name__} in the server; its terminal shows where"
+        return JSONResponse({"error": said, "hint": ""}, 500)
 
     async def body_error(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError), "registered for these"
         lines = [
-            f"{'.'.join(str(part) for part in one['loc'] if part != 'body')}: {one['msg']}"
+            "the body is no JSON"
+            if one["type"] == "json_invalid"
+            else f"{'.'.join(str(part) for part in one['loc'] if part != 'body')}: {one['msg']}"
             for one in error.errors()
         ]
         return JSONResponse({"error": "\n".join(lines), "hint": ""}, 422)
 
     app.add_exception_handler(GeokvError, geokv_error)
-    app.add_exception_handler(HTTPException, http_error)
+    # Of the router too: no such route, another method; FastAPI's own are of this class.
+    app.add_exception_handler(AnyHTTPException, http_error)
     app.add_exception_handler(RequestValidationError, body_error)
+    app.add_exception_handler(Exception, any_error)
 
 
 def _reading(app: FastAPI, dashboard: Dashboard) -> None:
@@ -123,7 +135,7 @@ def _reading(app: FastAPI, dashboard: Dashboard) -> None:
         if streams.open >= MOST_STREAMS:
             raise HTTPException(503, f"{MOST_STREAMS} pages are listening; close one")
 
-    @app.get("/api/runs")
+    @app.api_route("/api/runs", methods=READ)
     async def runs() -> dict[str, Any]:
         heads = await streams.heads()
         return {
@@ -137,7 +149,7 @@ def _reading(app: FastAPI, dashboard: Dashboard) -> None:
         room()
         return EventStream(streams.of_list())
 
-    @app.get("/api/runs/{identity}")
+    @app.api_route("/api/runs/{identity}", methods=READ)
     async def run(identity: str) -> dict[str, Any]:
         folder = await run_in_threadpool(dashboard.folder, identity)
         head = await run_in_threadpool(shelf.head, identity)
@@ -157,7 +169,7 @@ def _reading(app: FastAPI, dashboard: Dashboard) -> None:
         await run_in_threadpool(dashboard.folder, identity)
         return EventStream(streams.of_run(identity, parse_place(last_event_id or last)))
 
-    @app.get("/runs/{identity}/{path:path}")
+    @app.api_route("/runs/{identity}/{path:path}", methods=READ)
     async def file(identity: str, path: str) -> Response:
         folder = await run_in_threadpool(dashboard.folder, identity)
         try:
@@ -165,7 +177,7 @@ def _reading(app: FastAPI, dashboard: Dashboard) -> None:
         except OSError:
             raise HTTPException(404, "no such file of this run") from None
 
-    @app.get("/api/started/{identity}")
+    @app.api_route("/api/started/{identity}", methods=READ)
     async def started(identity: str) -> dict[str, Any]:
         """Of a run that may not have come so far as to be listed."""
         for child in dashboard.children.all():
@@ -173,7 +185,7 @@ def _reading(app: FastAPI, dashboard: Dashboard) -> None:
                 return {"pid": child.pid, "status": child.status, "said": child.said}
         raise HTTPException(404, "this run was not started here")
 
-    @app.get("/api/scenarios")
+    @app.api_route("/api/scenarios", methods=READ)
     async def scenarios() -> dict[str, Any]:
         return {"scenarios": await run_in_threadpool(catalogue)}
 

@@ -13,6 +13,7 @@ from geokv.config import Strict
 from geokv.drills.find import shipped_drills
 from geokv.errors import ConfigError, GeokvError
 from geokv.lab.profiles import data_folders
+from geokv.preflight import preflight
 from geokv.scenario import Scenario, load_scenario
 from geokv.vm.pace import check_pace, parse_pace
 
@@ -106,7 +107,7 @@ def size_of(scenario: Scenario) -> dict[str, Any]:
 
 
 def check(wish: Wish) -> Checked:
-    """Load it as the run will.
+    """Load it as the run will, and ask the rooms below what a run asks them before it begins.
 
     Raises:
         ConfigError: nothing is called that, or a value is refused; one line per problem.
@@ -115,6 +116,7 @@ def check(wish: Wish) -> Checked:
         raise ConfigError(f"no scenario {wish.scenario!r}", "choose one of the list")
     overrides = wish.overrides()
     scenario = load_scenario(wish.scenario, overrides)
+    preflight(scenario)
     if wish.pace is not None:
         check_pace(parse_pace(wish.pace), scenario.clock)
     arguments = [wish.scenario]

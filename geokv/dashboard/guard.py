@@ -9,13 +9,14 @@ must carry a token that only the terminal has shown.
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 from collections.abc import Iterable
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from geokv.loopback import names_us
 
 TOKEN_HEADER = "x-geokv-token"
 BODY_LIMIT_BYTES = 64 * 2**10
@@ -82,7 +83,7 @@ class Guard:
         refusal = self._refusal(scope["method"], Headers(scope=scope))
         if refusal is not None:
             status, said = refusal
-            await JSONResponse({"error": said}, status)(scope, receive, send_guarded)
+            await JSONResponse({"error": said, "hint": ""}, status)(scope, receive, send_guarded)
             return
         await self._app(scope, receive, send_guarded)
 
@@ -115,17 +116,4 @@ class Guard:
         return None
 
     def _is_us(self, host: str) -> bool:
-        name, colon, port = host.rpartition(":")
-        if not colon:
-            name, port = host, "80"
-        if port != str(self._port):
-            return False
-        if name in self._names:
-            return True
-        if not self._any_address:
-            return False
-        try:
-            ipaddress.ip_address(name.strip("[]"))
-        except ValueError:
-            return False
-        return True
+        return names_us(host, self._names, self._port, self._any_address)

@@ -72,7 +72,7 @@ class LinkCheck:
     jitter_asked_ns: int
     probes: int = 0
     rtt_measured_ns: int | None = None
-    rtt_p99_ns: int | None = None
+    rtt_max_ns: int | None = None
     one_way_forward_ns: int | None = None
     one_way_backward_ns: int | None = None
     jitter_measured_ns: int | None = None
@@ -181,7 +181,7 @@ def _take_echoes(found: LinkCheck, echoes: Echoes, spread_share: float) -> None:
     if not echoes.rtt_ns:
         return
     found.rtt_measured_ns = round(statistics.median(echoes.rtt_ns))
-    found.rtt_p99_ns = sorted(echoes.rtt_ns)[math.ceil(0.99 * len(echoes.rtt_ns)) - 1]
+    found.rtt_max_ns = max(echoes.rtt_ns)
     found.one_way_forward_ns = round(statistics.median(echoes.forward_ns))
     found.one_way_backward_ns = round(statistics.median(echoes.backward_ns))
     ways = (echoes.forward_ns, echoes.backward_ns)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from geokv.measure.records import Timers, Wait
+from geokv.measure.rounded import to_ms
 
 LATE_SHARE = 0.05
 """Of all wake-ups; the tolerance that links have on the wall clock, too."""
@@ -47,8 +48,8 @@ def shown(timers: Timers | None, wait: Wait | None) -> dict[str, Any]:
         "machine": {
             "timers": timers.timers if timers else None,
             "timers_late": timers.late if timers else None,
-            "timer_worst_ms": round(timers.worst_ns / 1e6, 3) if timers else None,
-            "run_queue_wait_ms": round(wait.run_queue_wait_ns / 1e6, 3) if wait else None,
+            "timer_worst_ms": to_ms(timers.worst_ns if timers else None),
+            "run_queue_wait_ms": to_ms(wait.run_queue_wait_ns if wait else None),
             "run_queue_share": round(wait.share, 4) if wait else None,
         }
     }

@@ -95,7 +95,9 @@ class LinkRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     problems: list[str]
     rtt_expected_ns: int | None = None
     """Asked, plus the probe's own time on the wire: what the check compared."""
+    rtt_max_ns: int | None = None
     rtt_p99_ns: int | None = None
+    """Of records of before: the largest, too, for there are some twenty echoes."""
     jitter_measured_ns: int | None = None
     loss_measured: float | None = None
     goodput_forward_bps: float | None = None

@@ -159,3 +159,4 @@ def _apart(ran: dict[str, Any]) -> str:
 
 
 MARKS = {True: "✓", False: "✗", None: "?"}
+VERDICT_SIGNS = {"pass": "✓", "fail": "✗", "invalid": "!", "unknown": "?"}

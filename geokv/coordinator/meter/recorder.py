@@ -97,16 +97,18 @@ def metering(
     path: Path,
     pids: Callable[[], dict[str, int]],
     meters: Meters | None = None,
+    end_deadline_s: float = _END_DEADLINE_S,
 ) -> Iterator[None]:
     """Write ``path`` while inside, a line per sample; do nothing where there is no meter.
 
     Args:
         pids: site → its process at this moment.
-        meters: those to read; None looks for this machine's.
+        meters: those to read, and closed after the last sample; None looks for this machine's.
+        end_deadline_s: real seconds that the last sample may take.
 
     Raises:
         ConfigError: the scenario asks for a grade that this machine cannot give.
-        MeterError: a meter stopped to be readable on the way.
+        MeterError: a meter stopped to be readable on the way, or does not answer at the end.
         RunError: the disk is full, or the folder has gone.
     """
     if scenario.clock == "virtual" or scenario.energy.grade == "constants":
@@ -132,16 +134,27 @@ def metering(
                 write(meters.sample(pids()))
         except GeokvError as error:
             failed.append(error)
+        finally:
+            # Whoever reads closes: a library that is shut down under a call of its own crashes.
+            meters.close()
+            stream.close()
 
     thread = threading.Thread(target=record, name="meter", daemon=True)
-    with stream:
+    try:
         write(meters.head())
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join(_END_DEADLINE_S)
-            meters.close()
+    except GeokvError:
+        meters.close()
+        stream.close()
+        raise
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(end_deadline_s)
+    if thread.is_alive():
+        raise MeterError(
+            f"a meter has not answered for {end_deadline_s:g} s; its samples end early"
+        )
     if failed:
         raise failed[0]

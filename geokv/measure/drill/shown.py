@@ -14,7 +14,7 @@ from geokv.measure.drill.sites import SiteTimes, Times
 from geokv.measure.drill.stop import Stop
 from geokv.measure.drill.verdict import word_of
 from geokv.measure.percentile import percentile
-from geokv.measure.rounded import to_ms
+from geokv.measure.rounded import to_gbps, to_ms
 from geokv.measure.statistics.carried import tail
 
 _SHOWN = 8
@@ -87,9 +87,7 @@ def _kinds(kinds: dict[str, Kind], scale: int) -> dict[str, Any]:
             "ttft_p50_ms": to_ms(kind.p50_ns),
             "ttft_p99_ms": to_ms(kind.p99_ns),
             "ttft_max_ms": to_ms(kind.max_ns),
-            "goodput_gbps": None
-            if kind.goodput_bps is None
-            else round(kind.goodput_bps * scale / 1e9, 4),
+            "goodput_gbps": to_gbps(None if kind.goodput_bps is None else kind.goodput_bps * scale),
         }
         for name, kind in kinds.items()
     }

@@ -11,6 +11,7 @@ from geokv.measure.checker.exchanges import Exchange
 from geokv.measure.checker.history import Event, History, load_histories
 from geokv.measure.drill.fates import fates
 from geokv.measure.drill.faults import faults_seen
+from geokv.measure.rounded import to_ms
 
 _Ms = Callable[[object], float | None]
 """Of a stamp in ns."""
@@ -90,7 +91,7 @@ def tell(history: History) -> Story:
     origin_ns = int(next(history.of("request"))["t_ns"])
 
     def ms(t_ns: object) -> float | None:
-        return round((t_ns - origin_ns) / 1e6, 3) if isinstance(t_ns, int) else None
+        return to_ms(t_ns - origin_ns) if isinstance(t_ns, int) else None
 
     asked = [_asked(one, fate, ms) for one, fate in fates(history).by_request]
     ends = [ms(event["t_ns"]) for event in history.of("stream-end", "unanswered")]
@@ -124,7 +125,7 @@ def _asked(one: Exchange, fate: str, ms: _Ms) -> Asked:
         one.request_id,
         one.site,
         ms(one.sent_ns) or 0.0,
-        None if one.ttft_ns is None else round(one.ttft_ns / 1e6, 3),
+        to_ms(one.ttft_ns),
         None if answer is None else ms(answer.get("done_ns")),
         fate,
     )

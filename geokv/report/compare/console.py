@@ -20,7 +20,11 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
     scenario = comparison.base.scenario
     console.print(Text(scenario.title, style="bold"))
     for line in header(comparison):
-        console.print(Text(line, style="yellow" if line.startswith("  set-ups") else "dim"))
+        # A path that is cut in two cannot be copied.
+        console.print(
+            Text(line, style="yellow" if line.startswith("  set-ups") else "dim"),
+            soft_wrap=True,
+        )
     for number, one in enumerate(comparison.others, start=1):
         console.print(Text(f"\nrun {number} against the base", style="bold"))
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)

@@ -14,7 +14,6 @@ from geokv.report.sheet.content import drill_cards
 from geokv.report.sheet.shown import shown_ms
 from geokv.report.sheet.words import words_of
 
-SIGNS = {"pass": "✓", "fail": "✗", "invalid": "!", "unknown": "?"}
 _SAID = {
     "pass": "Everything that this run was to show holds.",
     "fail": "Something that must hold does not.",
@@ -53,7 +52,7 @@ def head(summary: dict[str, Any]) -> Head:
         title=scenario["title"],
         question=scenario["question"],
         verdict=word,
-        sign=SIGNS[word],
+        sign=words.VERDICT_SIGNS[word],
         verdict_said=said,
         reasons=summary["reasons"],
         headline=_drill_headline(summary) if drill else _headline(summary),

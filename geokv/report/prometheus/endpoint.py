@@ -22,12 +22,14 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from geokv.errors import ConfigError
 from geokv.live.follow import LAST
+from geokv.loopback import NAMES, names_us
 from geokv.report.prometheus.figures import RunFigures
 from geokv.scenario import Scenario
 
 HOST = "127.0.0.1"
 LONGEST_S = 60.0
 """Nobody is waited for longer than this."""
+_TEXT = ("Content-Type", "text/plain; charset=utf-8")
 _USUAL_S = 15.0
 """Between two reads, where only one was seen: what people set most."""
 
@@ -56,7 +58,8 @@ class Endpoint:
                 f"--prometheus: port {port} cannot be had ({error.strerror})",
                 "choose another one; 0 takes a free one",
             ) from None
-        self._server.set_app(_Only(make_wsgi_app(self._registry), self._asked, self._told))
+        app = make_wsgi_app(self._registry)
+        self._server.set_app(_Only(app, self._server.server_port, self._asked, self._told))
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property
@@ -128,16 +131,23 @@ class _Silent(WSGIRequestHandler):
 
 
 class _Only:
-    """The figures under ``/metrics``, and nothing anywhere else."""
+    """The figures under ``/metrics`` for who names this host, and nothing for anybody else."""
 
-    def __init__(self, app: Any, asked: Callable[[], bool], told: threading.Event) -> None:
+    def __init__(
+        self, app: Any, port: int, asked: Callable[[], bool], told: threading.Event
+    ) -> None:
         self._app = app
+        self._port = port
         self._asked = asked
         self._told = told
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterator[bytes]:
+        if not names_us(environ.get("HTTP_HOST", ""), NAMES, self._port):
+            start_response("421 Misdirected Request", [_TEXT])
+            yield b"this server answers to another host name\n"
+            return
         if environ["PATH_INFO"] != "/metrics" or environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-            start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
+            start_response("404 Not Found", [_TEXT])
             yield b"the figures are under /metrics\n"
             return
         last = self._asked()

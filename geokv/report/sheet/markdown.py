@@ -19,8 +19,7 @@ from geokv.report.sheet.blocks import (
     Table,
 )
 from geokv.report.sheet.shown import mark_of
-
-_SIGNS = {"pass": "✓", "fail": "✗"}
+from geokv.report.words import VERDICT_SIGNS
 
 
 def sheet_markdown(sheet: Sheet) -> str:
@@ -32,7 +31,7 @@ def sheet_markdown(sheet: Sheet) -> str:
         "",
         f"*{plain(sheet.question)}*",
         "",
-        f"**{_SIGNS.get(sheet.verdict, '?')} {sheet.verdict_word}** — {sheet.verdict_said}",
+        f"**{VERDICT_SIGNS[sheet.verdict]} {sheet.verdict_word}** — {sheet.verdict_said}",
         "",
     ]
     lines += blocks_markdown(sheet.blocks)

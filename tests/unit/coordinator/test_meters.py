@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,39 @@ def test_a_meter_that_stops_ends_the_run_with_its_name(tmp_path: Path) -> None:
         time.sleep(0.03)
         counter.unlink()
         time.sleep(0.05)
+
+
+class _Stuck(Meters):
+    """Its second sample waits, as a driver does that has hung."""
+
+    def __init__(self) -> None:
+        super().__init__("cpu", nothing, no_rapl)
+        self.samples, self.reading, self.closed_while_reading = 0, False, False
+        self.go_on, self.closed = threading.Event(), threading.Event()
+
+    def sample(self, pids: dict[str, int]) -> dict[str, Any]:
+        self.samples += 1
+        self.reading = True
+        if self.samples > 1:
+            self.go_on.wait(30)
+        self.reading = False
+        return {}
+
+    def close(self) -> None:
+        self.closed_while_reading = self.reading
+        self.closed.set()
+
+
+def test_a_meter_that_hangs_is_said_and_not_closed_under_its_reader(tmp_path: Path) -> None:
+    scenario, meters = load_scenario("smoke", ["clock=wall"]), _Stuck()
+    with (
+        pytest.raises(MeterError, match=r"has not answered for 0\.1 s"),
+        metering(scenario, tmp_path / "power-0.jsonl", dict, meters, end_deadline_s=0.1),
+    ):
+        time.sleep(0.1)
+    assert meters.samples > 1 and not meters.closed.is_set()
+    meters.go_on.set()
+    assert meters.closed.wait(10) and not meters.closed_while_reading
 
 
 def test_a_full_disk_is_said() -> None:

@@ -168,3 +168,44 @@ async def test_a_server_on_all_interfaces_answers_to_addresses_and_its_own_name(
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://named") as http:
         assert (await http.get("/", headers={"host": host})).status_code == expected
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "expected"),
+    [
+        ("GET", "/nothing", None, 404),
+        ("GET", "/api/nothing", None, 404),
+        ("GET", "/static/nothing.js", None, 404),
+        ("GET", "/api/check", None, 405),
+        ("POST", "/api/runs", b"{}", 405),
+        ("DELETE", "/api/runs", b"{}", 405),
+        ("POST", "/api/check", b"{", 422),
+        ("POST", "/api/check", b"\xff\xfe", 422),
+        ("POST", "/api/check", b"[]", 422),
+        ("GET", "/api/runs/nothing", None, 404),
+    ],
+)
+async def test_every_error_is_of_one_shape(
+    server: Served, method: str, path: str, body: bytes | None, expected: int
+) -> None:
+    headers = {TOKEN_HEADER: TOKEN, "content-type": "application/json"}
+    answer = await server.http.request(method, path, content=body, headers=headers)
+    assert answer.status_code == expected, answer.text
+    assert answer.json().keys() == {"error", "hint"} and answer.json()["error"]
+    if expected == 405:
+        assert answer.headers["allow"]
+
+
+async def test_what_can_be_read_has_a_head(server: Served, root: Path) -> None:
+    run = GrowingRun(root)
+    name = identity(root, run.folder)
+    for path in (
+        "/",
+        "/favicon.ico",
+        "/api/runs",
+        f"/api/runs/{name}",
+        f"/runs/{name}/manifest.json",
+    ):
+        head, whole = await server.http.head(path), await server.http.get(path)
+        assert (head.status_code, head.content) == (200, b""), path
+        assert head.headers["content-length"] == whole.headers["content-length"], path

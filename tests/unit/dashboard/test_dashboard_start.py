@@ -45,6 +45,9 @@ async def test_a_wish_is_checked_as_a_run_would(server: Served) -> None:
         ({"scenario": "smoke", "set": ["links.a-b.km=-3"]}, 409, "must be ≥ 0"),
         ({"scenario": "smoke", "set": ["links.a-b.mk=3"]}, 409, "links.a-b.km"),
         ({"scenario": "smoke", "set": ["--out=/tmp/x"]}, 409, "--out"),
+        # What only the rooms below a scenario know: a run would refuse it before it begins.
+        ({"scenario": "smoke", "set": ["deployment.model=gpt-9"]}, 409, "deployment.model"),
+        ({"scenario": "smoke", "set": ["deployment.dram_bytes=1KiB"]}, 409, "is too small"),
         ({"scenario": "smoke", "seed": -1}, 422, "seed"),
         ({"scenario": "smoke", "pace": "1x; rm"}, 409, "pace"),
         ({"scenario": "smoke", "pace": "0x"}, 409, "pace"),

@@ -20,10 +20,18 @@ from rich.console import Console
 
 from geokv.measure.checker.history import load_histories
 from geokv.measure.drill.fates import REQUEST_FATES
+from geokv.measure.drill.story import stories
 from geokv.report.console import print_run
 from geokv.report.outputs import FORMATS, Format, write_outputs
+from geokv.report.page.head import head
+from geokv.report.page.markdown import page_markdown
 from geokv.report.run_folder import read_summary, write_all
+from geokv.report.sheet.content import compose
+from geokv.report.sheet.markdown import sheet_markdown
+from geokv.report.sheet.words import words_of
 from geokv.report.style import save
+from geokv.report.words import VERDICT_SIGNS
+from geokv.scenario import read_back
 
 OF_FORMAT = {
     "html": {"report.html"},
@@ -107,6 +115,19 @@ def test_signs_in_titles_are_signs_everywhere(tmp_path: Path, kind: str) -> None
     if kind == "run":
         assert SIGNS[:20] in unescape((folder / "plots" / "ttft_vs_km.svg").read_text())
         assert SIGNS in unescape((folder / "plots" / "f.svg").read_text())
+
+
+@pytest.mark.parametrize("verdict", ["pass", "fail", "invalid", "unknown"])
+def test_a_verdict_has_one_mark(tmp_path: Path, verdict: str) -> None:
+    """On the page, in its Markdown and in the sheet."""
+    folder = handwritten_drill.Drill().write(tmp_path)
+    write_all(folder)
+    summary = read_summary(folder) | {"verdict": verdict}
+    scenario = read_back(folder / "scenario.yaml")
+    sheet = sheet_markdown(compose(summary, scenario, stories(folder), words_of("en")))
+    top = head(summary)
+    assert f"**{top.sign} " in sheet and f"**{top.sign} " in page_markdown(top, [])
+    assert top.sign == VERDICT_SIGNS[verdict]
 
 
 def test_a_drawing_that_fails_leaves_no_half_file(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import io
 import json
 import math
@@ -10,6 +12,7 @@ import socket
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -219,6 +222,25 @@ def test_there_is_nothing_else(served: Endpoint, path: str) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404") as error:
         read(served.url.replace("/metrics", path))
     error.value.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("localhost:{}", 200), ("evil.example:{}", 421), ("127.0.0.1.evil.example:{}", 421),
+     ("127.0.0.1:1", 421), ("127.0.0.1", 421), ("", 421)],
+)  # fmt: skip
+def test_a_name_that_is_pointed_here_reads_nothing(
+    served: Endpoint, host: str, expected: int
+) -> None:
+    """DNS rebinding: the address is ours, the name is not."""
+    port = urllib.parse.urlsplit(served.url).port
+    assert port is not None
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as asked:
+        asked.request("GET", "/metrics", headers={"Host": host.format(port)})
+        answer = asked.getresponse()
+        assert answer.status == expected
+        assert (b"geokv_" in answer.read()) == (expected == 200)
+    assert served.patience_s() == 0, "there is no verdict yet"
 
 
 def test_a_port_that_is_taken_is_said_to_be() -> None:
