@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from geokv.measure.comparing.pairs import Pair
 from geokv.report.compare.comparison import Against
@@ -35,6 +35,7 @@ def draw(one: Against) -> Figure | None:
     ends = [end for pair in pairs for end in (pair.ratio, pair.low, pair.high) if end is not None]
     if max(ends) / min(ends) > 3:
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     margin = 0.06 * max(max(ends) - 1, 1 - min(ends), 1e-4)
