@@ -159,6 +159,7 @@ def run(
         progress: True for a live view on a terminal and lines on standard error anywhere else,
             False for nothing, or a function that is called with every step
             (``{"event": "cell", "label": …}``).
+        root: where run folders are made.
 
     Raises:
         ConfigError: the scenario, ``out`` or ``pace`` cannot be used; nothing is made.
