@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import platform
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -127,8 +126,7 @@ def _run_parts(
     errors: list[GeokvError] = []
     waits = None
     if place.clock == "wall":
-        processors = 1 if place.kernel else len(os.sched_getaffinity(0))
-        waits = Waits(run_dir / "records" / "waits.jsonl", processors)
+        waits = Waits(run_dir / "records" / "waits.jsonl")
     with (run_dir / "log.txt").open("w", encoding="utf-8") as log:
 
         def on_line(part: int, line: str) -> None:

@@ -6,8 +6,9 @@ Two counters, from both sides:
 - **timers** that came late, inside: a process that does nothing but be woken every 10 ms. It is
   late whoever holds the processor, other programs or the run itself, which must not with
   ``compute: charged``; with ``compute: real`` it does so on purpose, and the count is only shown.
-- **run queue**, outside: how long the run's own threads were ready and had none, which is the
-  fault of others alone.
+- **run queue**, outside: how long the run's own threads were ready and had none, and others had it.
+  Both are needed: threads of one run wait for each other, too, at every hand-over of a VM between
+  its kernel and its processes, and others do no harm while the run has nothing to do.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from geokv.measure.rounded import to_ms
 LATE_SHARE = 0.05
 """Of all wake-ups; the tolerance that links have on the wall clock, too."""
 WAIT_SHARE = 0.05
-"""Of the time from the cell's beginning to its last answer, times the processors there were."""
+"""Of the time from the cell's beginning to its last answer, times the processors there were.
+``Wait.share`` is what others can have cost at most."""
 
 
 def cpu_bound(timers: Timers | None, wait: Wait | None) -> list[str]:
@@ -34,8 +36,8 @@ def cpu_bound(timers: Timers | None, wait: Wait | None) -> list[str]:
         )
     if wait is not None and wait.share > WAIT_SHARE:
         found.append(
-            f"CPU-bound: run queue: ready and without a processor for {wait.share:.1%} of the time "
-            f"(at most {WAIT_SHARE:.0%})"
+            f"CPU-bound: run queue: ready and without a processor, which others had, for "
+            f"{wait.share:.1%} of the time (at most {WAIT_SHARE:.0%})"
         )
     return found
 
@@ -50,6 +52,7 @@ def shown(timers: Timers | None, wait: Wait | None) -> dict[str, Any]:
             "timers_late": timers.late if timers else None,
             "timer_worst_ms": to_ms(timers.worst_ns if timers else None),
             "run_queue_wait_ms": to_ms(wait.run_queue_wait_ns if wait else None),
+            "others_ms": to_ms(wait.others_ns if wait else None),
             "run_queue_share": round(wait.share, 4) if wait else None,
         }
     }

@@ -150,12 +150,18 @@ class Wait(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     run_queue_wait_ns: int
     processors: int
     """That the run had to wait for."""
+    others_ns: int | None = None
+    """Time of these processors that neither the run had nor nobody; None in older runs."""
 
     @property
     def share(self) -> float:
-        """Of the time that passed, times the processors there were."""
+        """At most so much of the time, times the processors there were, it waited for others: not
+        longer than it waited at all, nor than others had a processor."""
         time_ns = self.elapsed_ns * self.processors
-        return self.run_queue_wait_ns / time_ns if time_ns > 0 else 0.0
+        waited_ns = self.run_queue_wait_ns
+        if self.others_ns is not None:
+            waited_ns = min(waited_ns, self.others_ns)
+        return waited_ns / time_ns if time_ns > 0 else 0.0
 
 
 class PromptLengths(msgspec.Struct, frozen=True, kw_only=True):

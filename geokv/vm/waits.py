@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from geokv.vm.run_queue import waited_between, waited_ns
+from geokv.vm.run_queue import idle_ns, used_ns, waited_between, waited_ns
+
+
+class _Seen(NamedTuple):
+    """Counts of one moment."""
+
+    at_ns: int
+    waited: dict[str, int]
+    used_ns: int
+    idle_ns: int
+    processors: frozenset[int]
 
 
 class Waits:
     """Follows the steps of a run and writes ``records/waits.jsonl``, a line per cell.
 
     A cell begins with its step ``cell``, and what is measured of it ends with the second check of
-    its links.
-
-    Args:
-        processors: that one part has to itself: one of a VM, all of this host without one.
+    its links. Processors are those that a part may run on: one of a VM, all of this host without.
     """
 
-    def __init__(self, path: Path, processors: int) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._processors = processors
         self._sessions: dict[int, int] = {}
-        self._open: dict[int, tuple[int, int, dict[str, int]]] = {}
+        self._open: dict[int, tuple[int, _Seen]] = {}
 
     def started(self, part: int, process: int) -> None:
         """The first process of a part, which leads a session of its own."""
@@ -33,21 +40,35 @@ class Waits:
     def take(self, part: int, step: dict[str, Any]) -> None:
         """Look at one step."""
         if step["event"] == "cell":
-            before = waited_ns(self._sessions[part])
-            if before is not None:
-                self._open[part] = (step["cell"], time.monotonic_ns(), before)
+            if (seen := _look(self._sessions[part])) is not None:
+                self._open[part] = (step["cell"], seen)
         elif step["event"] == "check" and step["phase"] == "after" and part in self._open:
-            cell, began_ns, before = self._open.pop(part)
-            after = waited_ns(self._sessions[part])
-            if after is not None:
-                self._write(cell, time.monotonic_ns() - began_ns, waited_between(before, after))
+            cell, before = self._open.pop(part)
+            if (after := _look(self._sessions[part])) is not None:
+                self._write(cell, before, after)
 
-    def _write(self, cell: int, elapsed_ns: int, waited: int) -> None:
+    def _write(self, cell: int, before: _Seen, after: _Seen) -> None:
+        elapsed_ns, processors = after.at_ns - before.at_ns, len(before.processors)
+        used = after.used_ns - before.used_ns
+        idle = after.idle_ns - before.idle_ns
         row = {
             "cell": cell,
             "elapsed_ns": elapsed_ns,
-            "run_queue_wait_ns": waited,
-            "processors": self._processors,
+            "run_queue_wait_ns": waited_between(before.waited, after.waited),
+            "others_ns": max(0, elapsed_ns * processors - used - idle),
+            "processors": processors,
         }
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(row) + "\n")
+
+
+def _look(session: int) -> _Seen | None:
+    """None where the kernel counts no waits, or the session has ended."""
+    try:
+        processors = frozenset(os.sched_getaffinity(session))
+    except ProcessLookupError:
+        return None
+    waited = waited_ns(session)
+    if waited is None:
+        return None
+    return _Seen(time.monotonic_ns(), waited, used_ns(session), idle_ns(processors), processors)

@@ -98,7 +98,7 @@ def _machine(summary: dict[str, Any]) -> list[Block]:
     if not cells:
         return []
     head = ["cell", "wake-ups", "over 1 ms late", "the latest, ms", "waited for a processor, ms",
-            "of the time"]  # fmt: skip
+            "others had it, ms", "cost of the time at most"]  # fmt: skip
     rows = [
         [
             _label(cell),
@@ -106,13 +106,14 @@ def _machine(summary: dict[str, Any]) -> list[Block]:
             _count(cell["machine"]["timers_late"]),
             words.number(cell["machine"]["timer_worst_ms"], 1),
             words.number(cell["machine"]["run_queue_wait_ms"], 1),
+            words.number(cell["machine"].get("others_ms"), 1),
             words.percent(cell["machine"]["run_queue_share"]),
         ]
         for cell in cells
     ]
     said = (
         "A cell is void where more than 5 % of the wake-ups came late, or the run waited for a "
-        "processor more than 5 % of the time: it measured the machine."
+        "processor that others had more than 5 % of the time: it measured the machine."
     )
     table = Table(head, rows, numbers=True)
     return [Heading("Did the machine keep up?", 3), *_folded(f"All {len(rows)}", table), Para(said)]

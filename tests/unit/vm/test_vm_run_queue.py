@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from geokv.vm.run_queue import waited_between, waited_ns
+from geokv.vm.run_queue import idle_ns, used_ns, waited_between, waited_ns
 from geokv.vm.waits import Waits
 
 BUSY = """
@@ -23,6 +23,18 @@ os.sched_setaffinity(0, {int(sys.argv[1])})
 os.fork()
 while True:
     pass
+"""
+ALONE = "import os\nos.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))\n"
+HAND_OVER = """
+import os, sys
+os.sched_setaffinity(0, {int(sys.argv[1])})
+there, back = os.pipe(), os.pipe()
+if os.fork() == 0:
+    there, back = back, there
+else:
+    os.write(there[1], b".")
+while True:
+    os.write(there[1], os.read(back[0], 1))
 """
 IDLE = "import time\ntime.sleep(600)"
 
@@ -75,7 +87,7 @@ def test_a_thread_that_came_meanwhile_counts_from_its_beginning() -> None:
 
 
 def test_each_cell_of_a_part_gets_a_line(tmp_path: Path) -> None:
-    waits = Waits(tmp_path / "waits.jsonl", 1)
+    waits = Waits(tmp_path / "waits.jsonl")
     with session(BUSY) as pid:
         waits.started(1, pid)
         waits.take(1, {"event": "cell", "cell": 4})
@@ -89,3 +101,53 @@ def test_each_cell_of_a_part_gets_a_line(tmp_path: Path) -> None:
     assert (row["cell"], row["processors"]) == (4, 1)
     assert row["elapsed_ns"] >= 600_000_000
     assert row["run_queue_wait_ns"] > 0.6 * row["elapsed_ns"]
+    assert 0 <= row["others_ns"] < 1.05 * row["elapsed_ns"]
+
+
+def row_of(script: str, folder: Path) -> dict[str, int]:
+    """Of a second of a session's life, as a cell's line."""
+    waits = Waits(folder / "waits.jsonl")
+    with session(script) as pid:
+        waits.started(0, pid)
+        waits.take(0, {"event": "cell", "cell": 0})
+        time.sleep(1.0)
+        waits.take(0, {"event": "check", "phase": "after", "cell": 0})
+    row: dict[str, int] = json.loads((folder / "waits.jsonl").read_text())
+    return row
+
+
+def test_threads_that_hand_over_to_each_other_wait_for_nobody_else(tmp_path: Path) -> None:
+    """As a VM does, on a processor that no one else may have but for a twentieth of the time."""
+    try:
+        row = row_of(ALONE + HAND_OVER, tmp_path)
+    except FileNotFoundError:
+        pytest.skip("only root can have a processor to itself")
+    assert row["processors"] == 1
+    assert row["run_queue_wait_ns"] > 0.1 * row["elapsed_ns"]
+    assert row["others_ns"] < 0.15 * row["elapsed_ns"]
+
+
+def test_others_that_have_the_processor_are_seen(tmp_path: Path) -> None:
+    with session(BUSY):
+        row = row_of(HAND_OVER, tmp_path)
+    assert row["run_queue_wait_ns"] > 0.3 * row["elapsed_ns"]
+    assert row["others_ns"] > 0.3 * row["elapsed_ns"]
+
+
+def test_times_are_read_from_the_fields_they_stand_in(tmp_path: Path) -> None:
+    def process(number: int, session: int, used: str) -> None:
+        (tmp_path / str(number)).mkdir()
+        rest = " ".join("7" * 7)
+        line = f"{number} (a) b) S 1 1 {session} {rest} {used} 20 0 1"
+        (tmp_path / str(number) / "stat").write_text(line)
+
+    process(10, 10, "3 4 50 60")
+    process(11, 10, "1 1 0 0")
+    process(12, 12, "9 9 9 9")
+    (tmp_path / "stat").write_text(
+        "cpu  0 0 0 0 0\ncpu0 5 5 5 100 20 1 1 300\ncpu1 5 5 5 7 1 0 0 0\ncpu10 1 1 1 900 0\n"
+    )
+    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    assert used_ns(10, tmp_path) == 119 * tick_ns
+    assert idle_ns({0, 1}, tmp_path) == 128 * tick_ns
+    assert idle_ns({1}, tmp_path) == 8 * tick_ns
