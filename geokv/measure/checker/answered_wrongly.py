@@ -16,6 +16,7 @@ NAME, INV = "answered-wrongly", "INV-1"
 
 
 def check(history: History) -> Finding:
+    """Compare every answer with the cold engine's."""
     offences, compared, lonely = compare(history)
     unknown = f"{lonely} answers have no cold engine's to compare with" if lonely else ""
     if not compared and not lonely:

@@ -22,6 +22,7 @@ NAME, INV = "corrupt", "INV-1"
 
 
 def check(history: History) -> Finding:
+    """Compare what was used and fetched with what was computed."""
     offences, compared, lonely = compare(history)
     if lonely:
         unknown = f"{lonely} chunks were used or fetched that nobody stored in this history"

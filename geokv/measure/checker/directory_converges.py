@@ -14,6 +14,7 @@ NAME, INV = "directory-converges", "INV-5"
 
 
 def check(history: History) -> Finding:
+    """Hold the table at the end against what lies at the sites."""
     held = {event["site"]: event for event in history.of("held") if not event.get("error")}
     tables = [event for event in history.of("directory") if not event.get("error")]
     gone = _gone(history)

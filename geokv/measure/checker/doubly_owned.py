@@ -16,6 +16,7 @@ _Place = tuple[str, str, int]
 
 
 def check(history: History) -> Finding:
+    """Follow every place of every tier through its owners."""
     owners: dict[_Place, Filling] = {}
     offences: list[Offence] = []
     examined = placeless = 0

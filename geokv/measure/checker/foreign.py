@@ -21,6 +21,7 @@ NAME, INV = "foreign", "INV-3"
 
 
 def check(history: History) -> Finding:
+    """Follow every key, and every use of it, by tenant."""
     owners: dict[str, Event] = {}
     asked: dict[str, Event] = {}
     offences: list[Offence] = []

@@ -15,6 +15,7 @@ NAME, INV = "half-written", "INV-2"
 
 
 def check(history: History) -> Finding:
+    """Look before every use and every send for the word that the chunk is whole there."""
     offences: list[Offence] = []
     groups: dict[str, Event] = {}
     examined = 0

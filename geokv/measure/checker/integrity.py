@@ -14,6 +14,7 @@ NAME, INV = "integrity", "INV-5"
 
 
 def check(history: History) -> Finding:
+    """Look at what every site said of its books when all was quiet."""
     offences: list[Offence] = []
     sites = set()
     rotten = _rotten(history)

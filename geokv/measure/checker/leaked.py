@@ -15,6 +15,7 @@ _HELD = ("pinned", "reserved", "leases", "promised")
 
 
 def check(history: History) -> Finding:
+    """Add up every pool at the end."""
     offences: list[Offence] = []
     sites: dict[str, int] = {}
     silent = [event for event in history.of("pools") if event.get("error")]

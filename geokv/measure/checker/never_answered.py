@@ -13,6 +13,7 @@ NAME, INV = "never-answered", "INV-4"
 
 
 def check(history: History) -> Finding:
+    """Look for the end of every request, and at its stamp."""
     ends = list(history.of("drill-end"))
     end: Event | None = ends[-1] if ends else None
     offences: list[Offence] = []

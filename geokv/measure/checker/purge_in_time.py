@@ -20,6 +20,7 @@ def asked_for(history: History) -> bool:
 
 
 def check(history: History) -> Finding:
+    """Hold every acknowledgement of a purge against its bound."""
     asked = {event["purge_id"]: event for event in history.of("purge") if "within_ns" in event}
     written, acked = _first(history, "heard"), _first(history, "acked")
     ended = next(history.of("drill-end"), None)

@@ -34,6 +34,7 @@ class _Purge:
 
 
 def check(history: History) -> Finding:
+    """Look for what was purged after its purge was acknowledged."""
     purges, open_ends = _purges(history)
     if not purges and not open_ends:
         return Finding(NAME, INV, True, "nothing was purged")

@@ -19,6 +19,7 @@ def asked_for(history: History) -> bool:
 
 
 def check(history: History) -> Finding:
+    """Look for answers to a tenant after its key was seen to be revoked."""
     shut: dict[str, Event] = {}
     for event in history.of("fault"):
         if event.get("kind") == "key-revoke" and event["phase"] == "took-effect":

@@ -22,6 +22,7 @@ _GONE = {"evict": "evicted", "drop": "dropped"}
 
 
 def check(history: History) -> Finding:
+    """Follow lives, copies, generations and leases to their ends."""
     offences: list[Offence] = []
     lives = _Lives()
     planned: dict[tuple[str, str], Event] = {}

@@ -34,6 +34,7 @@ def asked_for(history: History) -> bool:
 
 
 def check(history: History) -> Finding:
+    """Compare the times of probes by kind (Mann–Whitney)."""
     kinds: dict[str, list[Exchange]] = defaultdict(list)
     for one in exchanges(history):
         if one.ttft_ns is not None:
