@@ -21,7 +21,7 @@ from geokv.measure.records import (
 )
 from geokv.measure.statistics.differences import Point
 from geokv.measure.statistics.replicates import points
-from geokv.scenario import Cell, Scenario, read_back
+from geokv.scenario import Cell, Scenario, hash_as_written, read_back
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,10 @@ def load_setup(run_dir: Path) -> tuple[Scenario, Manifest, dict[str, Any]]:
         RunError: no manifest, or one of another scenario.
         ConfigError: ``scenario.yaml`` is not a resolved scenario.
     """
-    scenario = read_back(run_dir / "scenario.yaml")
+    path = run_dir / "scenario.yaml"
+    scenario = read_back(path)
     manifest, whole = load_manifest(run_dir)
-    if manifest.scenario_hash != scenario.hash:
+    if manifest.scenario_hash not in (scenario.hash, hash_as_written(path)):
         raise RunError(
             f"{run_dir}: scenario.yaml (hash {scenario.hash}) is not what ran "
             f"({manifest.scenario_hash})",

@@ -14,7 +14,7 @@ from geokv.lab.topology import Topology, load_topology
 from geokv.scenario.cells import topology_mapping
 from geokv.scenario.checks import untested
 from geokv.scenario.code import with_code, with_homes
-from geokv.scenario.model import Scenario
+from geokv.scenario.model import Scenario, hash_of
 from geokv.scenario.paths import known_paths, parse_override, suggest, with_value
 from geokv.scenario.texts import with_texts
 from geokv.scenario.timeline.chaos import with_random
@@ -104,6 +104,16 @@ def read_back(path: Path) -> Scenario:
         ConfigError: not the resolved form of a scenario.
     """
     return _build(load_yaml(path), path.parent, str(path))
+
+
+def hash_as_written(path: Path) -> str:
+    """``Scenario.hash`` as it was when a run folder's scenario was written: of the keys that it
+    has. A version that knows more of them fills in their defaults, and reads the same run.
+
+    Raises:
+        ConfigError: not a mapping in YAML.
+    """
+    return hash_of(load_yaml(path))
 
 
 def _known(scenario: Scenario, data: dict[str, Any]) -> list[str]:

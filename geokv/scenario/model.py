@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import yaml
@@ -119,7 +120,11 @@ class Scenario(Strict):
 
         Where its code lies is left out: a run's manifest has the hash of the code itself.
         """
-        data = self.resolved()
-        data.pop("code", None)
-        text = json.dumps(data, sort_keys=True, separators=(",", ":"))
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return hash_of(self.resolved())
+
+
+def hash_of(resolved: Mapping[str, Any]) -> str:
+    """``Scenario.hash`` of the keys and values that are there."""
+    data = {key: value for key, value in resolved.items() if key != "code"}
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from handwritten import Run
 
 from geokv.errors import RunError
 from geokv.measure import summarise
 from geokv.measure.records import load_cells, load_manifest, load_requests
+from geokv.scenario import hash_as_written, read_back
 
 
 def test_records_are_read_whole(tmp_path: Path) -> None:
@@ -96,3 +98,26 @@ def spoilt(name: str) -> Run:
 def test_records_of_something_else_are_refused(tmp_path: Path, name: str, said: str) -> None:
     with pytest.raises(RunError, match=said):
         summarise(spoilt(name).write(tmp_path))
+
+
+def written_by_an_earlier_version(folder: Path) -> Path:
+    """A run folder whose scenario lacks keys that there were none of when it was made."""
+    Run().write(folder)
+    path = folder / "scenario.yaml"
+    kept = yaml.safe_load(path.read_text(encoding="utf-8"))
+    del kept["energy"], kept["cache"]["tiers"], kept["vm"]
+    path.write_text(yaml.safe_dump(kept, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def test_a_run_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    path = written_by_an_earlier_version(tmp_path)
+    manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
+    manifest["scenario_hash"] = hash_as_written(path)
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    assert read_back(path).hash != hash_as_written(path), "this version knows more keys"
+    assert summarise(tmp_path)["verdict"] == "pass"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("requests: 2", "requests: 3"), encoding="utf-8")
+    with pytest.raises(RunError, match="is not what ran"):
+        summarise(tmp_path)
