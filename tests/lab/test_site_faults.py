@@ -21,6 +21,7 @@ from geokv.coordinator.faults import fault_class
 from geokv.coordinator.faults.door import knock
 from geokv.coordinator.faults.procs import state_of
 from geokv.coordinator.fleet import Fleet
+from geokv.coordinator.prompts import StreamPrompts
 from geokv.errors import FaultError, RunError
 from geokv.lab.build import Lab
 from geokv.lab.mounts import mounted_below
@@ -414,6 +415,39 @@ async def test_events_are_lost_repeated_and_overtaken_on_their_way(play):
     assert len(await play.table()) == 4 + 24
 
 
+@pytest.mark.parametrize("share", [0.2, 0.6])
+async def test_a_tenant_fetches_at_its_share_of_the_line_until_it_is_told_to_stop(play, share):
+    lab = play.stage.lab
+    # what b's disk can write behind it, which is written through
+    lab.change("a-b", rate="2G")
+    await prepare(play)
+    load = {"fault": "tenant-load", "tenant": "tenant-0", "share": share}
+    fault = play.fault(**load, **{"from": "a", "to": "b"})
+    assert fault.target == "a-to-b"
+    seen = await fault.inject()
+    asked_bps = share * lab.plan.path("a", "b").payload_rate_bps
+    assert seen.data["asked_bps"] == round(asked_bps)
+    # by the counters of the line itself, while eight prefixes come
+    before, start_ns = lab.qdiscs("a-b")[0].sent_bytes, now_ns()
+    await asyncio.sleep(8 * 8 * seen.data["bytes_each"] / asked_bps)
+    line_bps = (lab.qdiscs("a-b")[0].sent_bytes - before) * 8e9 / (now_ns() - start_ns)
+    assert line_bps == pytest.approx(asked_bps, rel=0.05)
+    healed = await fault.heal()
+    assert just_now(healed) and healed.data["misses"] == {}
+    assert healed.data["failed"] == healed.data["left_out"] == 0
+    # of more than eight, one may be on its way
+    assert healed.data["got_bps"] == pytest.approx(asked_bps, rel=0.13)
+    # nothing goes on, nothing is held, and what was brought is not kept
+    await asyncio.sleep(0.1)
+    before = lab.qdiscs("a-b")[0].sent_bytes
+    await asyncio.sleep(0.5)
+    assert (lab.qdiscs("a-b")[0].sent_bytes - before) * 8 / 0.5 < 0.01 * asked_bps
+    held = await play.stage.control("b").get("/held")
+    assert held["dram"] == held["disk"] == []
+    for site in ("a", "b"):
+        assert (await play.stage.control(site).get("/integrity"))["integrity"] == "ok"
+
+
 async def test_a_tenant_that_nobody_has_computed_for_fetches_nothing(play):
     load = {"fault": "tenant-load", "tenant": "tenant-0", "share": 0.2}
     with pytest.raises(FaultError, match="nothing of tenant-0 comes from a to b"):
@@ -424,6 +458,25 @@ async def test_a_tenant_that_nobody_has_computed_for_fetches_nothing(play):
     with pytest.raises(FaultError, match="a has computed nothing of tenant-1"):
         await stranger.inject()
     assert (await stranger.heal()).seen == "nothing was fetched"
+
+
+async def prepare(play):
+    """The provider computes and publishes what the stream's first tenant asks behind."""
+    prompts = StreamPrompts(play.whole.workload, play.whole.seed)
+    for number in range(play.whole.workload.prefixes):
+        reply = await play.clients["a"].ask(
+            Question(
+                f"prepare-{number}",
+                f"http://{play.stage.lab.address('a')}:8000/v1/completions",
+                tenants(play.whole)[0].api_key,
+                "geokv-tiny",
+                prompts.preparing(0, number),
+                1,
+                5.0,
+            )
+        )
+        assert reply.error is None
+    await play.stage.control("a").patient("/settle", 5.0)
 
 
 async def fill(play, site, chunks=8, seed=1):
