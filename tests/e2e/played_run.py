@@ -1,7 +1,7 @@
 """The steps of a short run of three sites, told at the pace of the clock.
 
 They are written here, not seen: what becomes of steps at an endpoint, in Prometheus and on a page
-can be looked at without a VM. The real ones are in the test that starts a run.
+can be looked at without a VM. A real run's are read in test_cli_prometheus.py.
 """
 
 from __future__ import annotations
