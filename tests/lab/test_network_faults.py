@@ -194,6 +194,7 @@ async def test_a_partition_parts_its_groups_and_nobody_else(lab, make):
     ("change", "sign", "words"),
     [
         ({"delay": "2ms"}, "rtt_ns", "a round trip of 4.1"),
+        ({"jitter": "40us"}, "spread_ns", "round trips that spread by 0.0"),
         ({"rate": "4G"}, "rate_bps", "a line of 4 Gb/s"),
         ({"loss": 0.05}, "loss", "% of frames lost"),
         ({"duplicate": 0.05}, "duplicate", "% of frames doubled"),
@@ -217,8 +218,28 @@ async def test_a_degraded_link_shows_it(lab, make, change, sign, words):
         assert seen.data["measured"][sign] == pytest.approx(4_100_000, abs=20_000)
     if sign == "rate_bps":
         assert seen.data["measured"][sign] == pytest.approx(1e9, rel=0.02)
+    if sign == "spread_ns":
+        # Each way within ±40 µs: 160 µs between the shortest and the longest round trip at most.
+        assert 20_000 <= seen.data["measured"][sign] <= 160_000 + 2_000
     healed = await fault.heal()
     assert healed.data["rtt_ns"] == pytest.approx(100_000, abs=20_000)
+
+
+async def test_a_jitter_that_the_kernel_has_and_packets_do_not_is_none(lab, make, monkeypatch):
+    """Round trips are looked at, and not only what was set."""
+    fault = make(fault="link-degrade", link="a-b", jitter="40us")
+    disturb = lab.disturb
+
+    def only_said(link, **changes):
+        plan = disturb(link, **changes)
+        if changes.get("jitter"):
+            disturb(link, jitter=0)
+        return plan
+
+    monkeypatch.setattr(lab, "disturb", only_said)
+    with pytest.raises(FaultError, match=r"did not fire: round trips over a-b spread by \d+ ns"):
+        await fault.inject()
+    await fault.heal()
 
 
 async def test_everything_at_once_shows_too(lab, make):
