@@ -222,6 +222,16 @@ async def test_what_is_slow_is_slow_for_requests(play):
     assert await waits("after", 23) == pytest.approx(quick, rel=1e-3)
 
 
+async def test_a_gpu_with_work_to_do_is_seen_to_be_slow(play):
+    """The step that is timed waits for its turn, which is no part of it."""
+    fault = play.fault(fault="slow-gpu", site="a", factor=1.1)
+    asking = asyncio.create_task(play.ask("a", "busy", seed=31, chunks=4))
+    await asyncio.sleep(0.01)
+    assert times(await fault.inject()) == pytest.approx(1.1, rel=5e-3)
+    await asking
+    assert times(await fault.heal()) == pytest.approx(1, rel=5e-3)
+
+
 async def test_what_is_set_and_not_felt_is_no_slowness(play, monkeypatch):
     """Nobody believes the site: what its GPU and its disk do is timed."""
     control = play.stage.control("a")

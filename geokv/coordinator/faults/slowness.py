@@ -18,8 +18,9 @@ from geokv.units import NS_PER_S
 DEADLINE_S = 60.0
 """A small thing takes long where it takes thousands of times as long."""
 _LOOK_EVERY_S = 0.01
-_SLACK_NS = 1_000
-"""A charge is rounded to ns and the clock is read a few times around it."""
+_SLACK_NS = {"gpu": 20_000, "disk": 1_000}
+"""A step that had to wait begins when the one before it ended, some clock reads before anybody
+can look at the clock; it takes milliseconds. A read is timed from where it is asked for."""
 _DONE = {"gpu": "a step of one token", "disk": "the read of one page"}
 
 Part = Literal["gpu", "disk"]
@@ -30,7 +31,7 @@ async def make_slow(stage: Stage, site: str, part: Part, factor: float) -> Evide
     await stage.control(site).post("/slow", **{part: factor})
     since_ns = now_ns()
     found = await _gauge(stage, site, part)
-    if found["took_ns"] < factor * found["charged_ns"] - _SLACK_NS or not found["charged_ns"]:
+    if found["took_ns"] < factor * found["charged_ns"] - _SLACK_NS[part] or not found["charged_ns"]:
         raise FaultError(f"did not fire: {_shown(site, part, found)}")
     return Evidence(since_ns, _shown(site, part, found), {"factor": factor, **found})
 
@@ -46,7 +47,7 @@ async def make_quick(stage: Stage, site: str, part: Part, factor: float) -> Evid
     since_ns = now_ns()
     while True:
         found = await _gauge(stage, site, part)
-        if found["took_ns"] < (1 + factor) / 2 * found["charged_ns"] + _SLACK_NS:
+        if found["took_ns"] < (1 + factor) / 2 * found["charged_ns"]:
             return Evidence(since_ns, _shown(site, part, found), found)
         await asyncio.sleep(_LOOK_EVERY_S)
 

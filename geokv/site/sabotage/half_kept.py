@@ -1,4 +1,5 @@
-"""What a sender had sent of a chunk when it went away is kept as though it were whole.
+"""What a sender had sent of a chunk when it went away, however little, is kept as though it were
+whole: the end of a connection is taken for the end of what was asked for on it.
 
 Nothing comes of it as long as every fetch ends. Trips ``half-written`` when one is cut off, unless
 the same chunk has been here whole before (a control needs prefixes that are asked for the first
@@ -27,9 +28,9 @@ def plant(worker: Worker) -> None:
     ) -> Arrival:
         try:
             return await bring(plan, index, site, deadline_ns, sent)
-        except FetchError:
+        except FetchError as error:
             transfer = sent.get(index)
-            if transfer is None or not transfer.first_byte_ns:
+            if transfer is None or error.cause != "unreachable":
                 raise
         ref = plan.refs[index]
         # The place that was given back a moment ago, with what had come.
