@@ -77,6 +77,30 @@ def test_a_hunt_keeps_what_fails_and_shrinks_it(geokv: Geokv, vm: None, tmp_path
     assert not list(folder.glob("shrink-*")), "its runs are tidied up"
 
 
+GUILTY: list[dict[str, Any]] = [
+    {"fault": "slow-gpu", "site": "b", "at": "20ms", "for": "30ms", "factor": 1.1},
+    {"fault": "site-freeze", "site": "b", "at": "120ms", "for": "600ms", "name": "guilty"},
+    {"fault": "link-degrade", "link": "a-b", "at": "250ms", "for": "30ms", "delay": "100us"},
+]
+"""The site that is asked is frozen for longer than its requests may take; the rest does no harm."""
+
+
+@pytest.mark.timeout(1500)
+def test_of_several_faults_the_guilty_one_is_found(geokv: Geokv, vm: None, tmp_path: Path) -> None:
+    path = drill_file(tmp_path, "guilty", timeline=GUILTY)
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data["workload"] |= {"requests": 8, "deadline": "300ms"}
+    path.write_text(yaml.safe_dump(data), encoding="utf-8")
+    done = geokv("drill", path, "--repeat", 1, "--seed-from", 5, "--out", tmp_path, timeout=1200)
+    assert done.returncode == 1, done.stdout + done.stderr
+    (kept,) = tmp_path.glob("hunt-*/seed-5")
+    lines = json.loads((kept / "summary.json").read_text())["expectations"]
+    assert "never-answered" in {line["name"] for line in lines if line["ok"] is False}
+    shrunk = load_scenario(kept / "shrunk.yaml")
+    assert [event.title for event in shrunk.timeline] == ["guilty"]
+    assert shrunk.workload.requests < 8
+
+
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_the_list(geokv: Geokv, language: str) -> None:
     done = geokv("drill", "list", "--lang", language)
