@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from geokv.clock import now_ns
 from geokv.site.settings import Tenant
 from geokv.site.worker import Worker
+from geokv.units import NS_PER_S
 
 
 async def pull(
@@ -36,6 +39,10 @@ async def pull(
     if source is not None:
         plan = replace(plan, sources=tuple(first_of(source, sites) for sites in plan.sources))
     outcome = await cache.fetch(plan, deadline_ns, _taken)
+    # After a chunk that did not come others may still be coming, and would stay.
+    coming = [end for key in new if (end := cache.tier.pending(key)) is not None]
+    if coming:
+        await asyncio.wait(coming, timeout=max(0.0, (deadline_ns - now_ns()) / NS_PER_S))
     await cache.drop("all", new, tell=False)
     return {
         "remote": outcome.remote_chunks,
