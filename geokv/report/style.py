@@ -48,9 +48,9 @@ PART_COLOURS = {
     "overhead": "#e6e0f4",
 }
 HATCHES = {
-    "lookup": "xxxx", "completion": "////", "load": "\\\\\\\\", "first_byte": "....",
-    "dram": "////", "disk": "....", "computed": "xxxx",
-    "gpu_decode": "....", "host": "////", "switch": "\\\\\\\\", "transfer": "xxxx",
+    "lookup": "xxxx", "completion": "////", "load": "\\\\\\\\", "first_byte": "||||",
+    "dram": "////", "disk": "||||", "computed": "xxxx",
+    "gpu_decode": "||||", "host": "////", "switch": "\\\\\\\\", "transfer": "xxxx",
     "overhead": "---",
 }  # fmt: skip
 """Of what lies in one stack, everything that an eye without red, green or blue could take for
