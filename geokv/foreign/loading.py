@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from geokv.errors import ConfigError
-from geokv.foreign.homes import hidden_by
+from geokv.foreign.homes import guest_has, hidden_by
 from geokv.foreign.names import entries, is_reference
 from geokv.paths import CHECKOUT
 
@@ -113,8 +113,15 @@ def _looked_in() -> str:
         return ""
     return (
         "the VM has the packages that are installed where geokv is, and the folders of `code` "
-        f"({', '.join(_folders) or 'none'}): install it there, or name its folder in `code`"
+        f"({', '.join(_beside()) or 'none'}): install it there, or name its folder in `code`"
     )
+
+
+def _beside() -> list[str]:
+    """Where this process looks beside what geokv has. A site was forked with the search path of
+    who read `code`, and knows no more of it."""
+    paths = [Path(one) for one in sys.path if one]
+    return [str(one) for one in paths if one.is_dir() and one != CHECKOUT and not guest_has(one)]
 
 
 def _load_registered(group: str, name: str) -> Any:
