@@ -95,6 +95,7 @@ def test_every_seed_must_keep_what_is_promised(tmp_path: Path) -> None:
     assert summary["cells"][1]["gain"] is None
 
 
+@pytest.mark.slow
 def test_every_table_has_a_row_per_point(tmp_path: Path) -> None:
     summary = write_all_of(seeded([1, 5]), tmp_path)
     assert len(to_csv(summary).splitlines()) == 5

@@ -22,6 +22,7 @@ def spoilt(tmp_path: Path) -> Path:
     return made.write(tmp_path)
 
 
+@pytest.mark.slow
 def test_each_answer_says_where_it_was_the_same(spoilt: Path) -> None:
     first, second = answers(write_all(spoilt))
     assert first.ok and first.fetched == "identical at 0, 50, 100, 600 km"
@@ -34,6 +35,7 @@ def test_each_answer_says_where_it_was_the_same(spoilt: Path) -> None:
     assert second.controls[0].endswith("the same words (its logits are judged below)")
 
 
+@pytest.mark.slow
 def test_every_format_shows_them(spoilt: Path) -> None:
     summary = write_all(spoilt)
     out = io.StringIO()
