@@ -102,10 +102,11 @@ def load_setup(run_dir: Path) -> tuple[Scenario, Manifest, dict[str, Any]]:
     path = run_dir / "scenario.yaml"
     scenario = read_back(path)
     manifest, whole = load_manifest(run_dir)
-    if manifest.scenario_hash not in (scenario.hash, hash_as_written(path)):
+    ran = manifest.scenario_hash
+    # The file is parsed once more only where this version knows keys that it does not have.
+    if ran != scenario.hash and ran != hash_as_written(path):
         raise RunError(
-            f"{run_dir}: scenario.yaml (hash {scenario.hash}) is not what ran "
-            f"({manifest.scenario_hash})",
+            f"{run_dir}: scenario.yaml (hash {scenario.hash}) is not what ran ({ran})",
             "restore the file or run again; a finished run's settings are not to be edited",
         )
     return scenario, manifest, whole
