@@ -25,9 +25,10 @@ from geokv.vm.supervise import run_job
 SUITES = ("unit", "peers", "vm", "lab", "e2e")
 _LAB_MEMORY_BYTES = 6 * 2**30
 _LAB_WATCHDOG_S = 300
-_ALONE = ("test_queueing.py", "test_scale.py")
-"""Files of the lab suite that leave the guest's memory in small pieces: the host maps 65,530 pieces
-(vm.max_map_count) for one guest process, and the process that runs all tests would have more."""
+_ALONE = {"lab": ("test_queueing.py", "test_scale.py"), "e2e": ("test_busy_machine.py",)}
+"""Files that are run beside no other of their suite. Those of the lab leave the guest's memory in
+small pieces: the host maps 65,530 pieces (vm.max_map_count) for one guest process, and the process
+that runs all tests would have more. That of the command line takes every processor."""
 
 
 @dataclass
@@ -62,11 +63,9 @@ def run_suite(name: str, folder: Path) -> Count:
 
 
 def _parts(name: str) -> list[list[str]]:
-    """What is run together: the whole suite, but for what wants a guest of its own."""
+    """What is run together: the whole suite, but for what wants to be alone."""
     suite = f"tests/{name}"
-    if name != "lab":
-        return [[suite]]
-    alone = [f"{suite}/{file}" for file in _ALONE]
+    alone = [f"{suite}/{file}" for file in _ALONE.get(name, ())]
     return [[suite, *(f"--ignore={file}" for file in alone)], *([file] for file in alone)]
 
 

@@ -7,12 +7,10 @@ Exit codes: 0 pass or done, 1 fail, 2 wrong usage, 3 invalid (a link out of tole
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from typer.core import TyperGroup
 
 from geokv.cli import (
     capture,
@@ -34,24 +32,13 @@ from geokv.cli import (
     serve,
     table,
 )
-from geokv.ending import code_of, name_of, take_signals
+from geokv.cli.group import Commands
+from geokv.ending import take_signals
 from geokv.errors import GeokvError
-
-
-class _Commands(TyperGroup):
-    """What stops a command becomes its exit code, whichever command it is."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt as error:
-            Console(stderr=True).print(f"stopped by {name_of(error)}")
-            raise typer.Exit(code_of(error)) from None
-
 
 app = typer.Typer(
     name="geokv",
-    cls=_Commands,
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",

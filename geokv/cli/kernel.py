@@ -10,7 +10,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-app = typer.Typer(no_args_is_help=True, help="The guest kernel of the embedded VM.")
+from geokv.cli.group import Commands
+
+app = typer.Typer(cls=Commands, no_args_is_help=True, help="The guest kernel of the embedded VM.")
 
 
 @app.command()

@@ -7,7 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from geokv.cli.group import Commands
+
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     help="Make faults in a running drill, heal them, or end it in order.",
     epilog="The drill must have been started with --live or --pace: "

@@ -10,9 +10,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from geokv.cli.group import Commands
 from geokv.units import show_size
 
-app = typer.Typer(no_args_is_help=True, help="Models at hand, and fetching real weights.")
+app = typer.Typer(
+    cls=Commands, no_args_is_help=True, help="Models at hand, and fetching real weights."
+)
 
 _TINY = ("geokv-tiny", "built in", "random weights from the scenario's seed, bytes as tokens")
 

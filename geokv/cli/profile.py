@@ -12,12 +12,16 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from geokv.cli.group import Commands
+
 if TYPE_CHECKING:
     from geokv.engine.fit.rows import Row
     from geokv.engine.profile import GpuProfile
     from geokv.engine.profile_cost import FitError
 
-app = typer.Typer(no_args_is_help=True, help="GPU profiles: the times a charged run stands for.")
+app = typer.Typer(
+    cls=Commands, no_args_is_help=True, help="GPU profiles: the times a charged run stands for."
+)
 
 TRACES = "GEOKV_TRACES"
 _PROMPTS = ((8320, 0), (128, 8192), (2048, 0), (512, 0), (128, 0))

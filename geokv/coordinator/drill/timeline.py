@@ -117,13 +117,13 @@ class Timeline:
         if not await self._prepared(fault):
             return
         if not await self._before_the_end(event.title, self._moment(event, start_ns)):
-            self._note(fault, "did-not-fire", None, {"said": "the stream ended before its moment"})
+            self._fail(fault, "did-not-fire", "the stream ended before its moment")
             return
         self._note(fault, "asked")
         if taken := [claim for claim in sorted(fault.claims) if claim in self._held]:
             by = self._held[taken[0]]
-            said = f"did not fire: {taken[0]} is held by {by}, which has not healed yet"
-            self._note(fault, "did-not-fire", None, {"said": said})
+            why = f"{taken[0]} is held by {by}, which has not healed yet"
+            self._fail(fault, "did-not-fire", why)
             return
         self._held |= dict.fromkeys(fault.claims, event.title)
         try:
@@ -162,7 +162,7 @@ class Timeline:
             async with asyncio.timeout(fault.deadline_s):
                 await fault.prepare()
         except (TimeoutError, GeokvError) as error:
-            self._note(fault, "did-not-fire", None, {"said": f"did not fire: {error}"})
+            self._fail(fault, "did-not-fire", str(error) or f"not ready in {fault.deadline_s:g} s")
             return False
         return True
 
@@ -195,14 +195,19 @@ class Timeline:
             async with asyncio.timeout(fault.deadline_s):
                 seen = await act()
         except TimeoutError:
-            said = f"{failed.replace('-', ' ')}: nothing was seen within {fault.deadline_s:g} s"
-            self._note(fault, failed, None, {"said": said})
+            self._fail(fault, failed, f"nothing was seen within {fault.deadline_s:g} s")
             return None
         except GeokvError as error:
-            self._note(fault, failed, None, {"said": str(error)})
+            self._fail(fault, failed, str(error))
             return None
         self._note(fault, done, seen.t_ns, {"seen": seen.seen, **seen.data})
         return seen
+
+    def _fail(self, fault: Fault[Any], phase: str, why: str) -> None:
+        """Say what did not happen and why; faults that say both themselves are not told twice."""
+        words = phase.replace("-", " ")
+        said = why if why.startswith(words) else f"{words}: {why}"
+        self._note(fault, phase, None, {"said": said})
 
     def _note(
         self,

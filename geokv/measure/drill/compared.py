@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from geokv.measure.checker.exchanges import Exchange
 from geokv.measure.drill.fates import Fates
 from geokv.measure.drill.faults import FaultSeen
-from geokv.measure.percentile import percentile
-from geokv.measure.statistics.carried import tail
+from geokv.measure.drill.sites import times_of
 from geokv.units import NS_PER_S
 
 
@@ -68,15 +67,15 @@ def during(found: Fates, fault: FaultSeen) -> During | None:
 
 
 def _kind(asked: Sequence[Exchange]) -> Kind:
-    times = [one.ttft_ns for one in asked if one.ttft_ns is not None]
+    times = times_of(asked)
     rates = sorted(rate for one in asked if (rate := _goodput_bps(one)) is not None)
     return Kind(
-        len(asked),
+        times.asked,
         sum(one.ok for one in asked),
         sum(one.ok and one.chunks_remote > 0 for one in asked),
-        percentile(times, 0.5) if times else None,
-        tail(times, 0.99),
-        max(times, default=None),
+        times.p50_ns,
+        times.p99_ns,
+        times.max_ns,
         rates[(len(rates) - 1) // 2] if rates else None,
     )
 

@@ -50,6 +50,17 @@ class SiteTimes:
         return max(factors) if len(factors) == len(pairs) else None
 
 
+def times_of(rows: Sequence[Exchange]) -> Times:
+    """Of these requests."""
+    times = [one.ttft_ns for one in rows if one.ttft_ns is not None]
+    return Times(
+        len(rows),
+        percentile(times, 0.5) if times else None,
+        tail(times, 0.99),
+        max(times, default=None),
+    )
+
+
 def by_site(found: Fates, faults: Sequence[FaultSeen]) -> list[SiteTimes]:
     """Of every site that was asked, by name; none where no fault was seen to take effect."""
     seen = [fault for fault in faults if fault.took_ns is not None]
@@ -74,18 +85,8 @@ def _of_site(
             during.append(one)
         else:
             after.append(one)
-    return SiteTimes(site, _times(before), _times(during), _times(after))
+    return SiteTimes(site, times_of(before), times_of(during), times_of(after))
 
 
 def _door(one: Exchange) -> str:
     return str(one.request.get("door", one.site))
-
-
-def _times(rows: Sequence[Exchange]) -> Times:
-    times = [one.ttft_ns for one in rows if one.ttft_ns is not None]
-    return Times(
-        len(rows),
-        percentile(times, 0.5) if times else None,
-        tail(times, 0.99),
-        max(times, default=None),
-    )

@@ -129,3 +129,11 @@ def test_a_line_of_a_shell_is_read_to_the_end_of_the_command() -> None:
     assert PARSER.read('"$(geokv kernel path)" --version').command == "kernel path"
     swept = PARSER.read("geokv run smoke --set sweep.0.values=[0,100] || test $? -eq 2")
     assert swept.params["set_"] == ["sweep.0.values=[0,100]"]
+
+
+@pytest.mark.parametrize("name", [name for name, _ in PARSER.commands()])
+def test_a_paragraph_of_help_fills_any_terminal(name: str) -> None:
+    """Line ends of the source are none of the reader's."""
+    help_text = dict(PARSER.commands())[name].help
+    for paragraph in help_text.split("\n\n"):
+        assert "\n" not in paragraph.strip() or paragraph.startswith("  "), paragraph

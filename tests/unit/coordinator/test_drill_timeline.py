@@ -32,6 +32,14 @@ class Recorded(Fault[Any]):
     deadline_s = 0.2
     broken: str = ""
 
+    async def prepare(self) -> None:
+        if self.broken == "unready":
+            raise FaultError("did not fire: it was told not to")
+        if self.broken == "unready too":
+            raise FaultError("it was told not to")
+        if self.broken == "never ready":
+            await asyncio.Event().wait()
+
     async def inject(self) -> Evidence:
         if self.broken == "refused":
             raise FaultError("did not fire: it was told not to")
@@ -139,6 +147,9 @@ async def test_the_end_of_the_stream_heals_what_lasts_and_forgets_what_waits(
         ("refused", ["asked", "did-not-fire", "heal-asked", "healed"], "told not to"),
         ("silent", ["asked", "did-not-fire", "heal-asked", "healed"], "nothing was seen within"),
         ("stays", ["asked", "took-effect", "heal-asked", "did-not-heal"], "told not to"),
+        ("unready", ["did-not-fire"], "told not to"),
+        ("unready too", ["did-not-fire"], "told not to"),
+        ("never ready", ["did-not-fire"], "not ready in 0.2 s"),
     ],
 )
 async def test_what_was_not_seen_is_said_and_taken_back_all_the_same(
@@ -150,7 +161,8 @@ async def test_what_was_not_seen_is_said_and_taken_back_all_the_same(
         await one.timeline.run(now_ns())
     assert [phase for _, phase in one.said()] == phases
     failed = next(e for e in one.events() if e["phase"].startswith("did-not"))
-    assert words in failed["evidence"]["said"]
+    said = failed["evidence"]["said"]
+    assert words in said and said.count(failed["phase"].replace("-", " ") + ": ") == 1, said
     state = "healed" if broken == "stays" else "took_effect"
     assert not one.moments.holds(parse_condition(f"faults.link-cut.{state}"))
 
