@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +32,7 @@ from geokv.scenario import Scenario, load_scenario
 MOST_RUNS = 60
 """Real runs that one seed may cost to shrink; the least found until then is kept."""
 SHRUNK = "shrunk.yaml"
+SEEDS = "seeds.csv"
 
 
 @dataclass
@@ -78,9 +79,9 @@ def hunt(
         for seed, scenario in zip(seeds, scenarios, strict=True)
     ]
     with watcher(tasks, console, steps=False) as watch:
-        ended = run_tasks(tasks, jobs, _Tidy(watch))
+        ended = run_tasks(tasks, jobs, _Keeper(watch, folder, seeds))
     found = Hunt(name, folder, list(seeds), ended)
-    write_text(folder / "seeds.csv", to_csv(found))
+    write_text(folder / SEEDS, to_csv(dict(zip(seeds, ended, strict=True))))
     found.stopped = max(one.stopped for one in ended)
     for seed, one in zip(seeds, ended, strict=True):
         if one.verdict == "fail" and one.run_dir is not None and not found.stopped:
@@ -89,17 +90,21 @@ def hunt(
     return found
 
 
-class _Tidy:
-    """Passes on what happens, and takes the folder of a seed that passed away."""
+class _Keeper:
+    """Passes on what happens, takes the folder of a seed that passed away, and writes down what
+    has come out: a hunt is long, and whatever ends it leaves that."""
 
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
+    def __init__(self, watch: Watch, folder: Path, seeds: Sequence[int]) -> None:
+        self._watch, self._folder, self._seeds = watch, folder, seeds
+        self._ended: dict[int, Ended] = {}
         self.begun = watch.begun
         self.step = watch.step
 
     def ended(self, number: int, ended: Ended) -> None:
         if ended.verdict == "pass" and ended.run_dir is not None:
             shutil.rmtree(ended.run_dir)
+        self._ended[self._seeds[number]] = ended
+        write_text(self._folder / SEEDS, to_csv(self._ended))
         self._watch.ended(number, ended)
 
 
@@ -233,13 +238,13 @@ def counts(ended: Ended) -> dict[str, Any]:
     }
 
 
-def to_csv(found: Hunt) -> str:
-    """``seeds.csv``: a row per seed; empty where there is no number."""
+def to_csv(ended: Mapping[int, Ended]) -> str:
+    """``seeds.csv``: a row per seed, in their order; empty where there is no number."""
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
-    for seed, ended in zip(found.seeds, found.ended, strict=True):
-        writer.writerow({"seed": seed, **counts(ended)})
+    for seed in sorted(ended):
+        writer.writerow({"seed": seed, **counts(ended[seed])})
     return out.getvalue()
 
 
@@ -279,4 +284,4 @@ def print_hunt(found: Hunt, words: Words, console: Console) -> None:
             said = words.text["shrunk"].format(runs=runs, left=left)
             text.append(f"\n  geokv run {file}    {said}")
         console.print(text, soft_wrap=True)
-    console.print(Text(f"{found.folder / 'seeds.csv'}", style="dim"), soft_wrap=True)
+    console.print(Text(f"{found.folder / SEEDS}", style="dim"), soft_wrap=True)

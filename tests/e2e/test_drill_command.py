@@ -86,7 +86,9 @@ GUILTY: list[dict[str, Any]] = [
 
 
 @pytest.mark.timeout(1500)
-def test_of_several_faults_the_guilty_one_is_found(geokv: Geokv, vm: None, tmp_path: Path) -> None:
+def test_of_several_faults_the_guilty_one_is_found_and_its_run_can_be_had_again(
+    geokv: Geokv, vm: None, tmp_path: Path
+) -> None:
     path = drill_file(tmp_path, "guilty", timeline=GUILTY)
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
     data["workload"] |= {"requests": 8, "deadline": "300ms"}
@@ -96,9 +98,19 @@ def test_of_several_faults_the_guilty_one_is_found(geokv: Geokv, vm: None, tmp_p
     (kept,) = tmp_path.glob("hunt-*/seed-5")
     lines = json.loads((kept / "summary.json").read_text())["expectations"]
     assert "never-answered" in {line["name"] for line in lines if line["ok"] is False}
+    fired = [line["ok"] for line in lines if line["name"].startswith("fault-fired:")]
+    assert fired == [True] * 3, "the innocent happened, too"
     shrunk = load_scenario(kept / "shrunk.yaml")
     assert [event.title for event in shrunk.timeline] == ["guilty"]
     assert shrunk.workload.requests < 8
+    # What was kept of the hunt is its run to the byte; what is left of it fails for the same.
+    again = geokv.run_scenario(kept / "scenario.yaml", timeout=SLOW_S)
+    assert again.done.returncode == 1
+    for name in ("history.jsonl", "table.csv"):
+        assert (again.folder / name).read_bytes() == (kept / name).read_bytes(), name
+    least = geokv.run_scenario(kept / "shrunk.yaml", timeout=SLOW_S)
+    broken = {line["name"] for line in least.summary["expectations"] if line["ok"] is False}
+    assert least.done.returncode == 1 and "never-answered" in broken
 
 
 @pytest.mark.parametrize("language", ["en", "ja"])

@@ -12,7 +12,17 @@ import pytest
 from rich.console import Console
 
 from geokv.drills.find import load_drill
-from geokv.drills.hunt import COLUMNS, MOST_RUNS, Hunt, _Runs, broken, print_hunt, to_csv
+from geokv.drills.hunt import (
+    COLUMNS,
+    MOST_RUNS,
+    SEEDS,
+    Hunt,
+    _Keeper,
+    _Runs,
+    broken,
+    print_hunt,
+    to_csv,
+)
 from geokv.drills.suite import Ended, Task
 from geokv.report.sheet.words import words_of
 
@@ -55,8 +65,12 @@ def test_only_what_is_false_is_broken() -> None:
     assert broken(summary("fail", lines)) == {"stale"}
 
 
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
 def test_a_row_per_seed(found: Hunt) -> None:
-    rows = list(csv.DictReader(io.StringIO(to_csv(found))))
+    rows = rows_of(to_csv(dict(zip(found.seeds, found.ended, strict=True))))
     assert tuple(rows[0]) == COLUMNS
     assert [row["seed"] for row in rows] == ["7", "8", "9"]
     assert [row["verdict"] for row in rows] == ["pass", "fail", "error"]
@@ -66,6 +80,33 @@ def test_a_row_per_seed(found: Hunt) -> None:
         "real_s": "",
     }  # fmt: skip
     assert rows[2]["asked"] == ""
+
+
+class Told:
+    """A watch that only remembers."""
+
+    def __init__(self) -> None:
+        self.over: list[int] = []
+
+    def begun(self, number: int) -> None: ...
+
+    def step(self, number: int, step: dict[str, Any]) -> None: ...
+
+    def ended(self, number: int, ended: Ended) -> None:
+        self.over.append(number)
+
+
+def test_what_has_come_out_is_written_while_the_hunt_goes_on(found: Hunt) -> None:
+    (found.folder / "seed-7").mkdir()
+    told = Told()
+    keeper = _Keeper(told, found.folder, found.seeds)
+    for number in (2, 0, 1):
+        keeper.ended(number, found.ended[number])
+        rows = rows_of((found.folder / SEEDS).read_text(encoding="utf-8"))
+        assert [row["seed"] for row in rows] == [str(7 + one) for one in sorted(told.over)]
+    assert told.over == [2, 0, 1]
+    assert not (found.folder / "seed-7").exists(), "it passed"
+    assert (found.folder / "seed-8").exists()
 
 
 def test_what_failed_can_be_repeated_by_a_command(found: Hunt) -> None:
