@@ -279,6 +279,21 @@ async def test_a_full_disk_takes_nothing_until_it_has_room(play):
     assert (await play.stage.control("a").get("/integrity"))["integrity"] == "ok"
 
 
+async def test_a_disk_that_holds_nothing_is_full_all_the_same(play):
+    fault = play.fault(fault="disk-full", site="a")
+    seen = await fault.inject()
+    assert seen.data == {"used": 4096}, "a page of ours: of no size a tmpfs has no limit"
+    await fill(play, "a", chunks=8)
+    assert play.of_site("a", "disk-down")
+    assert (await play.stage.control("a").get("/held"))["disk"] == []
+    await fault.heal()
+    await asyncio.sleep(0.2)
+    await fill(play, "a", chunks=8, seed=2)
+    assert play.of_site("a", "disk-up")
+    assert (await play.stage.control("a").get("/held"))["disk"]
+    assert (await play.stage.control("a").get("/integrity"))["integrity"] == "ok"
+
+
 async def test_a_store_that_is_out_gives_errors_and_is_as_before_afterwards(play):
     await fill(play, "a", chunks=8)
     folder = Path(play.stage.settings("a").disk.folder)

@@ -1,14 +1,19 @@
-"""The disk has no block left: its file system is made as small as what it holds."""
+"""The disk has no block left: its file system is made as small as what it holds.
+
+One that holds nothing gets a page of ours first: for tmpfs a size of nothing is no limit.
+"""
 
 from __future__ import annotations
 
 from geokv.clock import now_ns
 from geokv.coordinator.drill.disks import disk_bytes
-from geokv.coordinator.faults.disks import folder_of, refusal, used_bytes
+from geokv.coordinator.faults.disks import PAGE_BYTES, folder_of, refusal, used_bytes
 from geokv.coordinator.faults.fault import Evidence, Fault
 from geokv.errors import FaultError
 from geokv.lab.mounts import resize_tmpfs
 from geokv.scenario.timeline import DiskFull
+
+_PAGE = "full"
 
 
 class DiskFullFault(Fault[DiskFull]):
@@ -20,6 +25,9 @@ class DiskFullFault(Fault[DiskFull]):
     async def inject(self) -> Evidence:
         folder = folder_of(self.stage, self.event.site)
         used = used_bytes(folder)
+        if not used:
+            (folder / _PAGE).write_bytes(bytes(PAGE_BYTES))
+            used = used_bytes(folder)
         resize_tmpfs(str(folder), used)
         found = refusal(folder)
         if found != "ENOSPC":
@@ -30,6 +38,7 @@ class DiskFullFault(Fault[DiskFull]):
 
     async def heal(self) -> Evidence:
         folder = folder_of(self.stage, self.event.site)
+        (folder / _PAGE).unlink(missing_ok=True)
         size = disk_bytes(self.stage.settings(self.event.site))
         resize_tmpfs(str(folder), size)
         found = refusal(folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 from geokv.coordinator.drill.stage import Stage
 from geokv.errors import FaultError
 
-_PAGE_BYTES = 4096
+PAGE_BYTES = 4096
 
 
 def folder_of(stage: Stage, site: str) -> Path:
@@ -26,7 +26,7 @@ def refusal(folder: Path) -> str:
     try:
         descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.write(descriptor, bytes(_PAGE_BYTES))
+            os.write(descriptor, bytes(PAGE_BYTES))
         finally:
             os.close(descriptor)
             os.unlink(probe)

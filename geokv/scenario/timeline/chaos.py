@@ -28,12 +28,14 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _GAP_S = 0.5
 """Between two faults of one thing, so that each can be seen to begin and to be over."""
+_GAP_OF_EVENTS_S = 1.5
+"""Between two of one kind that wait for an event to meet them, and last from then on."""
 _TRIES = 400
 
 
 class Random(Strict):
     """``count`` faults of these kinds, none of which meets another one of the same link or site
-    within half a second."""
+    within half a second, and no two of one kind what is told the directory within 1.5 s."""
 
     faults: Annotated[list[Kind], Field(min_length=1)]
     """Each is as likely; one that is listed twice is twice as likely."""
@@ -109,7 +111,7 @@ def _draw(
     wanted: Random, place: Place, dice: Dice, where: str, before: int
 ) -> list[dict[str, Any]]:
     """The events, in the order of their beginnings."""
-    taken: list[tuple[float, float, frozenset[str]]] = []
+    taken: list[tuple[float, float, str, frozenset[str]]] = []
     events: list[dict[str, Any]] = []
     for _ in range(_TRIES * wanted.count):
         if len(events) == wanted.count:
@@ -120,10 +122,12 @@ def _draw(
         event, things = WAYS[kind](dice, place, lasts_s)
         end_s = at_s + lasts_s
         free = all(
-            end_s + _GAP_S <= a or b + _GAP_S <= at_s for a, b, others in taken if things & others
+            end_s + _gap_s(kind, other) <= a or b + _gap_s(kind, other) <= at_s
+            for a, b, other, others in taken
+            if things & others
         )
         if free:
-            taken.append((at_s, end_s, things))
+            taken.append((at_s, end_s, kind, things))
             events.append({"fault": kind, "at": at_s, **event})
     if len(events) < wanted.count:
         raise ConfigError(
@@ -136,6 +140,10 @@ def _draw(
     for number, event in enumerate(events, start=before + 1):
         event["name"] = f"{event['fault']}-{number}"
     return events
+
+
+def _gap_s(one: str, other: str) -> float:
+    return _GAP_OF_EVENTS_S if one == other and one.startswith("event-") else _GAP_S
 
 
 def _forget_what_is_gone(events: list[dict[str, Any]], directory: str) -> None:

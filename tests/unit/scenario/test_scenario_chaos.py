@@ -66,6 +66,17 @@ def test_faults_are_within_their_time_and_never_meet_at_one_thing(seed: int) -> 
             assert second - first_over >= 0.5, (one.title, other.title)
 
 
+def test_what_waits_for_an_event_has_time_to_meet_one() -> None:
+    """It lasts from then on, and must be over before the next of its kind."""
+    kinds = ["event-loss", "event-duplicate", "event-reorder"]
+    for seed in range(20):
+        events = load_scenario(chaos(seed, faults=kinds, count=4, over="12s")).timeline
+        for one, other in combinations(events, 2):
+            (_, first_over), (second, _) = sorted((span(one), span(other)))
+            least_s = 1.5 if one.fault == other.fault else 0.5
+            assert second - first_over >= least_s, (one.title, other.title)
+
+
 def test_every_kind_can_be_drawn() -> None:
     assert set(WAYS) == set(KINDS)
     data = chaos(1, faults=list(KINDS), over="60s", count=40)
