@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -250,6 +253,43 @@ def test_no_path_of_this_machine_reaches_what_runs(virtual: Place) -> None:
     run_job(virtual, sh("cat /proc/cmdline"), seen.append)
     for place in (CHECKOUT, Path(sys.prefix), Path.home()):
         assert str(place) not in seen[0]
+
+
+STAMPS = """
+import sys
+from geokv.vm import Job, choose_place
+from geokv.vm.supervise import run_job
+
+stamps = "import time, geokv.errors; print([time.monotonic_ns() for _ in range(3)])"
+job = Job(("python", "-c", stamps), 1 << 30, 60)
+sys.exit(run_job(choose_place("virtual"), job, print).status)
+"""
+
+
+def test_how_deep_a_checkout_and_its_temporary_folder_lie_moves_no_clock(
+    virtual: Place, tmp_path: Path
+) -> None:
+    """Every folder on the way to a file costs readings of the clock, once."""
+    deep = tmp_path / "a" / "b" / "c" / "d"
+    for part in ("geokv", "netem"):
+        shutil.copytree(CHECKOUT / part, deep / part)
+    (deep / "tmp").mkdir()
+
+    def stamps(checkout: Path, **changes: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", STAMPS],
+            env={**os.environ, "PYTHONPATH": str(checkout), **changes},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    here = stamps(CHECKOUT)
+    assert here.count(",") == 2
+    assert stamps(deep, TMPDIR=str(deep / "tmp")) == here
 
 
 def test_what_libraries_keep_at_home_stays_in_the_guest(virtual: Place) -> None:
