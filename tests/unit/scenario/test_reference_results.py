@@ -73,6 +73,20 @@ def test_the_readme_names_every_reference_and_its_command() -> None:
     assert found == set(NAMES)
 
 
+def test_the_hunt_found_nothing_and_its_page_has_its_sums() -> None:
+    with (REFERENCE / "hunt" / "seeds.csv").open(encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [int(row["seed"]) for row in rows] == list(range(1, 201))
+    assert {row["verdict"] for row in rows} == {"pass"}
+    sums = [
+        sum(int(row[name]) for row in rows)
+        for name in ("asked", "answered", "fetches", "lost", "wrong", "hung", "leaked")
+    ]
+    assert sums[-3:] == [0, 0, 0]
+    page = (CHECKOUT / "docs" / "drills.md").read_text(encoding="utf-8")
+    assert f"| {' | '.join(f'{one:,}' for one in sums)} |" in page
+
+
 def test_a_changed_digit_is_a_difference(tmp_path: Path) -> None:
     reference = REFERENCE / "smoke"
     text = (reference / "table.csv").read_text(encoding="utf-8")
