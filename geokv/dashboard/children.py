@@ -72,7 +72,6 @@ class Children:
             ConfigError: as many as may run do.
         """
         self.require_room()
-        # Our own handler of SIGINT is not inherited, while a shell's "ignore" would be.
         # A session of its own keeps the terminal's Ctrl-C from it: we end it, in our order.
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -100,8 +99,9 @@ class Children:
     def end(self, child: Child) -> None:
         """Have it end its VMs and itself; returns at once."""
         if child.status is None:
+            # Not SIGINT: what a shell has put into its background, and all it starts, ignores that.
             with contextlib.suppress(ProcessLookupError):
-                child.process.send_signal(signal.SIGINT)
+                child.process.send_signal(signal.SIGTERM)
 
     async def close(self) -> int:
         """End all; returns how many there were to end."""

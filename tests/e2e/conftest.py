@@ -20,8 +20,10 @@ from geokv.vm.kernel import require_kernel
 SCENARIOS = CHECKOUT / "scenarios"
 REFERENCE = CHECKOUT / "results" / "reference"
 
-# A shell that runs the tests in its background ignores Ctrl-C, and what it starts inherits that.
+# A shell that runs the tests in its background ignores Ctrl-C, nohup ignores a hang-up, and what
+# they start inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -35,9 +35,7 @@ def started(geokv: Geokv) -> Iterator[list[subprocess.Popen[str]]]:
 
 
 def start(geokv: Geokv, started: list[subprocess.Popen[str]], *args: str | Path, seen: str) -> None:
-    """In a process group of its own, until ``seen`` was said twice. Tests may run under nohup;
-    what is started here hears a hang-up."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    """In a process group of its own, until ``seen`` was said twice."""
     process = subprocess.Popen(
         geokv.command("drill", *args),
         cwd=geokv.folder,
@@ -48,7 +46,6 @@ def start(geokv: Geokv, started: list[subprocess.Popen[str]], *args: str | Path,
         text=True,
         start_new_session=True,
     )
-    signal.signal(signal.SIGHUP, before)
     started.append(process)
     deadline = threading.Timer(SLOW_S, process.kill)
     deadline.start()

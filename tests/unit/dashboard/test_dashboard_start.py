@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,19 @@ async def test_no_more_run_than_may_and_all_end_with_the_dashboard(root: Path) -
     with pytest.raises(ConfigError, match="no more may"):
         await children.start(["smoke"], root / "two")
     assert children.of(run_dir) is child and children.of(root / "two") is None
+    async with asyncio.timeout(CHILD_S):
+        assert await children.close() == 1
+    assert child.status not in (None, 0)
+
+
+async def test_what_runs_ends_where_a_shell_has_ctrl_c_ignored(root: Path) -> None:
+    """As it is for all that ``geokv dashboard &`` starts in a script."""
+    children = Children(most=1)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        child = await children.start(["smoke"], root / "one")
+    finally:
+        signal.signal(signal.SIGINT, before)
     async with asyncio.timeout(CHILD_S):
         assert await children.close() == 1
     assert child.status not in (None, 0)
