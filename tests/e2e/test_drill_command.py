@@ -80,18 +80,17 @@ def test_a_hunt_keeps_what_fails_and_shrinks_it(geokv: Geokv, vm: None, tmp_path
 GUILTY: list[dict[str, Any]] = [
     {"fault": "slow-gpu", "site": "b", "at": "20ms", "for": "30ms", "factor": 1.1},
     {"fault": "site-freeze", "site": "b", "at": "120ms", "for": "600ms", "name": "guilty"},
-    {"fault": "link-degrade", "link": "a-b", "at": "250ms", "for": "30ms", "delay": "100us"},
 ]
-"""The site that is asked is frozen for longer than its requests may take; the rest does no harm."""
+"""Who is asked is frozen for longer than its requests may take; what comes before does no harm."""
 
 
 @pytest.mark.timeout(1500)
-def test_of_several_faults_the_guilty_one_is_found_and_its_run_can_be_had_again(
+def test_of_two_faults_the_guilty_one_is_found_and_its_run_can_be_had_again(
     geokv: Geokv, vm: None, tmp_path: Path
 ) -> None:
     path = drill_file(tmp_path, "guilty", timeline=GUILTY)
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    data["workload"] |= {"requests": 8, "deadline": "300ms"}
+    data["workload"] |= {"requests": 4, "deadline": "300ms"}
     path.write_text(yaml.safe_dump(data), encoding="utf-8")
     done = geokv("drill", path, "--repeat", 1, "--seed-from", 5, "--out", tmp_path, timeout=1200)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -100,10 +99,10 @@ def test_of_several_faults_the_guilty_one_is_found_and_its_run_can_be_had_again(
     broken = {line["name"] for line in lines if line["ok"] is False}
     assert "never-answered" in broken
     fired = [line["ok"] for line in lines if line["name"].startswith("fault-fired:")]
-    assert fired == [True] * 3, "the innocent happened, too"
+    assert fired == [True] * 2, "the innocent happened, too"
     shrunk = load_scenario(kept / "shrunk.yaml")
     assert [event.title for event in shrunk.timeline] == ["guilty"]
-    assert shrunk.workload.requests < 8
+    assert shrunk.workload.requests < 4
     # What was kept of the hunt is its run to the byte; what is left of it breaks the same.
     again = geokv.run_scenario(kept / "scenario.yaml", timeout=SLOW_S)
     assert again.done.returncode == 1
