@@ -66,9 +66,9 @@ def test_the_table_of_a_drill(every: Result, out: Path, pinned: None, name: str)
 
 
 def test_the_same_seed_is_the_same_drill(geokv: Geokv, every: Result, out: Path) -> None:
-    again = out / "again"
-    done = geokv("drill", *AGAIN, "--out", again, timeout=ALL_S)
+    again, two = out / "again", (AGAIN[0], AGAIN[-1])
+    done = geokv("drill", *two, "--out", again, timeout=ALL_S)
     assert done.returncode == 0, done.stdout + done.stderr
-    for name in AGAIN:
+    for name in two:
         first, second = (folder / name / "history.jsonl" for folder in (out, again))
         assert first.read_bytes() == second.read_bytes(), name
