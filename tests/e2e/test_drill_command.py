@@ -55,6 +55,28 @@ def test_drills_run_side_by_side_and_one_that_breaks_ends_no_other(
     assert json.loads((out / "good" / "summary.json").read_text())["verdict"] == "pass"
 
 
+@pytest.mark.timeout(600)
+def test_a_hunt_keeps_what_fails_and_shrinks_it(geokv: Geokv, vm: None, tmp_path: Path) -> None:
+    """A TTFT that nobody can keep: neither the faults nor more than one request are needed."""
+    promise = {"drill": {"ttft_p99_at_most": "1ms"}}
+    path = drill_file(tmp_path, "hunted", expect=promise)
+    done = geokv("drill", path, "--repeat", 1, "--seed-from", 5, "--out", tmp_path, timeout=550)
+    assert done.returncode == 1, done.stdout + done.stderr
+    (folder,) = tmp_path.glob("hunt-*")
+    (row,) = csv.DictReader((folder / "seeds.csv").read_text(encoding="utf-8").splitlines())
+    assert (row["seed"], row["verdict"]) == ("5", "fail")
+    assert row["broken"] == "expect:ttft_p99_at_most"
+    kept = folder / "seed-5"
+    assert yaml.safe_load((kept / "scenario.yaml").read_text(encoding="utf-8"))["seed"] == 5
+    assert f"geokv run {kept}/scenario.yaml" in done.stdout
+    assert f"geokv run {kept}/shrunk.yaml" in done.stdout
+    shrunk = load_scenario(kept / "shrunk.yaml")
+    assert (shrunk.timeline, shrunk.workload.requests, shrunk.seed) == ([], 1, 5)
+    tried = (kept / "shrink.txt").read_text(encoding="utf-8").splitlines()
+    assert tried[0] == "16 requests, no fault (run 1): breaks expect:ttft_p99_at_most"
+    assert not list(folder.glob("shrink-*")), "its runs are tidied up"
+
+
 GUILTY: list[dict[str, Any]] = [
     {"fault": "slow-gpu", "site": "b", "at": "20ms", "for": "30ms", "factor": 1.1},
     {"fault": "site-freeze", "site": "b", "at": "120ms", "for": "600ms", "name": "guilty"},
