@@ -102,7 +102,8 @@ async def test_what_runs_ends_where_a_shell_has_ctrl_c_ignored(root: Path) -> No
         signal.signal(signal.SIGINT, before)
     async with asyncio.timeout(CHILD_S):
         assert await children.close() == 1
-    assert child.status not in (None, 0)
+    # Killed in the end it would have left its VMs to themselves.
+    assert child.status in (-signal.SIGTERM, 128 + signal.SIGTERM)
 
 
 async def test_only_runs_that_were_started_here_are_ended(server: Served, root: Path) -> None:
