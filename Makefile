@@ -1,6 +1,6 @@
 # make run    set everything up and run the main scenario
 # make test   set everything up and run every test
-# make check  lint, types and the quick unit tests: about a minute
+# make check  lint, types and the quick unit tests: less than a minute
 # make docs   build the documentation site into build/site, which opens from disk
 # make reference-check  run every reference scenario again and compare its table, byte for byte
 # make reference        the same, and put what comes out in the place of results/reference

@@ -1,4 +1,7 @@
-"""``make check`` leaves out what takes its time (``-m "not slow"``), ``make test`` nothing."""
+"""``make check`` leaves out what takes its time (``-m "not slow"``), ``make test`` nothing.
+
+Here are the files that are slow as a whole; of the others, single tests bear the mark.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,17 @@ SLOW_FILES = {
     "test_api_packaged_code",
     "test_api_run",
     "test_cache_disk",
+    "test_cache_disk_hangs",
     "test_cache_fuzz",
+    "test_cache_membership",
     "test_cache_purge",
     "test_cache_sharing",
     "test_cache_tiers",
     "test_cache_tls",
     "test_cache_wire_faults",
+    "test_cache_wire_reports",
     "test_checker_honest",
+    "test_codec_charged",
     "test_dashboard_files",
     "test_dashboard_orders",
     "test_dashboard_runs",
@@ -34,6 +41,7 @@ SLOW_FILES = {
     "test_dashboard_streams",
     "test_drill_compared",
     "test_drills_suite",
+    "test_ending",
     "test_engine_loop",
     "test_engine_model_batches",
     "test_engine_oracle",
@@ -46,6 +54,8 @@ SLOW_FILES = {
     "test_report_folder",
     "test_report_gaps",
     "test_report_html",
+    "test_report_latex_compiled",
+    "test_report_otlp_rules",
     "test_report_outputs",
     "test_report_prometheus",
     "test_report_sweeps",
@@ -57,9 +67,17 @@ SLOW_FILES = {
 }
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The quick run does not even read them: that would be a quarter of its time."""
+    quick = config.option.markexpr == "not slow"
+    return True if quick and collection_path.suffix == ".py" and _is_slow(collection_path) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents and (
-            item.path.parent.name in SLOW_FOLDERS or item.path.stem in SLOW_FILES
-        ):
+        if HERE in item.path.parents and _is_slow(item.path):
             item.add_marker(pytest.mark.slow)
+
+
+def _is_slow(path: Path) -> bool:
+    return path.parent.name in SLOW_FOLDERS or path.stem in SLOW_FILES

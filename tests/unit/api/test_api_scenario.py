@@ -23,6 +23,7 @@ def modules_after(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_importing_geokv_imports_next_to_nothing() -> None:
     script = (
         "import sys, geokv; geokv.GeokvError; "

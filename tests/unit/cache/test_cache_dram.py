@@ -131,7 +131,7 @@ class TierMachine(RuleBasedStateMachine):
 
 
 TierMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
-TestTierMachine = TierMachine.TestCase
+TestTierMachine = pytest.mark.slow(TierMachine.TestCase)
 
 
 def test_nothing_is_readable_before_commit_and_nothing_changes_after() -> None:

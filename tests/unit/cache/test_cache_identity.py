@@ -50,6 +50,7 @@ def test_a_changed_token_changes_its_key_and_all_later_ones(tokens: list[int], a
     assert all(x != y for x, y in zip(before[same:], after[same:], strict=True))
 
 
+@pytest.mark.slow
 def test_keys_do_not_depend_on_the_process() -> None:
     code = (
         "from geokv.cache import *; print(block_keys(root_key('m', b't'), range(32), 16)[1].hex())"

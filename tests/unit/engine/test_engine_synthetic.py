@@ -43,6 +43,7 @@ def cold(model: Model, tokens: list[int]) -> torch.Tensor:
     return model.forward([Span(tokens, 0, list(range(-(-len(tokens) // SIZE))))], pool)[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(batch=st.lists(prompts, min_size=1, max_size=4), data=st.data())
 def test_any_chunking_batching_and_block_order_gives_the_same(batch, data):

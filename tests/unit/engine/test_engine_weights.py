@@ -246,6 +246,7 @@ print(sizes[1] - sizes[0], sizes[2] - sizes[1])
 """
 
 
+@pytest.mark.slow
 def test_weights_of_the_wanted_dtype_stay_in_the_file(small: LlamaModel, tmp_path: Path) -> None:
     """Mapped pages belong to the file and are shared; only a conversion takes memory."""
     write(random_model(replace(small.config, hidden_size=256, intermediate_size=4096)), tmp_path)

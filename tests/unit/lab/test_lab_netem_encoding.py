@@ -85,6 +85,7 @@ def test_values_beyond_the_field_are_refused(field):
             NetemSettings(**{field: value})
 
 
+@pytest.mark.slow
 @given(
     delay=st.integers(0, 2**40),
     jitter=st.integers(0, 2**31),

@@ -60,6 +60,7 @@ def test_what_is_no_event_and_what_is_not_there_are_named(tmp_path: Path) -> Non
         read_events(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_known_from_a_slow_one(tmp_path: Path) -> None:
     script = (
         "import sys, time; from pathlib import Path; from geokv.live import EventLog\n"

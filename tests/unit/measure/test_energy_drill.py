@@ -99,6 +99,7 @@ def test_the_summary_of_a_drill(tmp_path: Path) -> None:
     assert energy["tornado"]["bars"][0]["constant"] == "host_w"
 
 
+@pytest.mark.slow
 def test_the_page_of_a_drill_shows_it(tmp_path: Path) -> None:
     write_all(with_spans(Drill()).write(tmp_path))
     page = (tmp_path / "report.html").read_text(encoding="utf-8")

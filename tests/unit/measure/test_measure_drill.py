@@ -300,6 +300,7 @@ def test_settings_that_were_edited_are_refused(tmp_path):
 # -- files, tables, the command ------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_equal_drills_leave_equal_files(tmp_path):
     made = []
     for name in ("one", "two"):

@@ -74,6 +74,7 @@ def test_the_same_samples_and_seed_give_the_same_ends_and_another_name_other_dra
     assert len(ends) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "share", "runs"), [(15, 0.5, 300), (60, 0.5, 200), (400, 0.99, 120)])
 def test_percentiles_are_enclosed_as_often_as_is_said(n: int, share: float, runs: int) -> None:
     draw = random.Random(5)
@@ -89,6 +90,7 @@ def test_percentiles_are_enclosed_as_often_as_is_said(n: int, share: float, runs
     assert hits / runs == pytest.approx(promised / runs, abs=3 * (0.04 / runs) ** 0.5 + 0.01)
 
 
+@pytest.mark.slow
 def test_means_of_skewed_samples_are_enclosed_nine_times_in_ten() -> None:
     draw = random.Random(7)
     hits = 0

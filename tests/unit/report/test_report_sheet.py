@@ -68,6 +68,7 @@ def test_japanese_is_japanese() -> None:
     assert sorted(plain) == ["TTFT(ms)", "{link}: {km} km、{kind}", "–", "–"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_sheet_shows_the_whole_drill(drill: Path, language: Any) -> None:
     words = words_of(language)
@@ -96,6 +97,7 @@ def test_no_control_is_said_to_have_failed_where_there_was_none(drill: Path) -> 
     assert verdict_words(summary, EN) == EN.verdicts["pass-alone"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_control_that_broke_its_line_without_its_fault_shows_nothing(
     language: Any, tmp_path: Path

@@ -88,6 +88,7 @@ def test_every_kind_can_be_drawn() -> None:
     assert seen == set(KINDS)
 
 
+@pytest.mark.slow
 def test_a_partition_has_two_sides() -> None:
     for seed in range(30):
         for event in load_scenario(chaos(seed, faults=["partition"], count=2)).timeline:
@@ -95,6 +96,7 @@ def test_a_partition_has_two_sides() -> None:
             assert all(groups) and sorted(groups[0] + groups[1]) == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 def test_chunks_are_damaged_where_chunks_go() -> None:
     """Between two sites that compute no prefix hardly any goes, and such a fault is never seen."""
     links = set()
@@ -104,6 +106,7 @@ def test_chunks_are_damaged_where_chunks_go() -> None:
     assert links == {"a-b", "a-c"}
 
 
+@pytest.mark.slow
 def test_a_table_that_began_anew_goes_back_to_nothing() -> None:
     """What was kept of it went with it, and a stale restart could not be done."""
     kinds = ["directory-restart", "directory-kill", "site-kill", "link-cut"]

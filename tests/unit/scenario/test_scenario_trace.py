@@ -186,6 +186,7 @@ def test_prompts_and_answers_can_be_cut(tmp_path: Path) -> None:
     assert [one.max_tokens for one in found] == [2, 1, 2, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PUBLIC.is_dir(), reason="the public traces are not here: set GEOKV_TRACES")
 @pytest.mark.parametrize(
     ("name", "least"), [("conversation_trace.jsonl.gz", 59), ("synthetic_trace.jsonl", 1)]
