@@ -133,7 +133,8 @@ class Running:
         event: dict[str, Any] = {}
         for event in tell(self.folder, within_s, do, **said):
             if event["event"] == "fault" and event["phase"].startswith("did-not"):
-                raise FaultError(f"{event['name']}: {event['said']}")
+                phase = event["phase"].replace("-", " ")
+                raise FaultError(f"{event['name']} {phase}: {event['said']}")
         return str(event.get("name", ""))
 
     def events(self) -> list[dict[str, Any]]:

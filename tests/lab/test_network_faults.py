@@ -11,7 +11,7 @@ from geokv.coordinator.drill.stage import Stage
 from geokv.coordinator.faults import fault_class
 from geokv.coordinator.faults.light import light_up
 from geokv.coordinator.fleet import Fleet
-from geokv.errors import FaultError
+from geokv.errors import FaultError, LabError
 from geokv.lab.build import Lab
 from geokv.lab.check import check_links, wait_idle
 from geokv.lab.outage import carriers, cut
@@ -79,7 +79,7 @@ async def test_a_cut_fires_once_and_heals(lab, make):
     seen = await fault.inject()
     assert about_now(seen) and seen.data["carrier"] == [False, False]
     assert seen.data["probe_bytes"] <= 64 * seen.data["probes"]
-    with pytest.raises(FaultError, match="did not fire: link a-b has no light to lose"):
+    with pytest.raises(FaultError, match=r"^link a-b has no light to lose"):
         await second.inject()
     # the second did nothing, so its end does not give the light back
     await second.heal()
@@ -237,7 +237,7 @@ async def test_a_jitter_that_the_kernel_has_and_packets_do_not_is_none(lab, make
         return plan
 
     monkeypatch.setattr(lab, "disturb", only_said)
-    with pytest.raises(FaultError, match=r"did not fire: round trips over a-b spread by \d+ ns"):
+    with pytest.raises(FaultError, match=r"^round trips over a-b spread by \d+ ns"):
         await fault.inject()
     await fault.heal()
 
@@ -323,7 +323,7 @@ async def test_nobody_sends_where_nothing_passes(lab, make):
     cut(lab, "a-b")
     cut(lab, "b-c")
     fault = make(fault="incast", to="b", bytes="1MiB", **{"from": ["a"]})
-    with pytest.raises(FaultError, match="did not fire: background flows could not start"):
+    with pytest.raises(LabError, match=r"^background flows could not start"):
         await fault.inject()
     await fault.heal()
     await light_up(lab, "a-b")

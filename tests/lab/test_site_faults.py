@@ -162,9 +162,9 @@ async def test_a_frozen_site_that_is_killed_is_healed_by_that(play):
     seen = await kill.inject()
     assert "is gone" in seen.seen and state_of(seen.data["pid"]) in ("", "Z")
     assert "is gone" in (await freeze.heal()).seen
-    with pytest.raises(FaultError, match="did not fire: site b does not run"):
+    with pytest.raises(FaultError, match=r"^site b does not run"):
         await play.fault(fault="site-freeze", site="b").inject()
-    with pytest.raises(FaultError, match="did not fire: site b does not run"):
+    with pytest.raises(FaultError, match=r"^site b does not run"):
         await play.fault(fault="site-restart", site="b").inject()
     await kill.heal()
     assert play.stage.settings("b").incarnation == 2
@@ -242,7 +242,7 @@ async def test_what_is_set_and_not_felt_is_no_slowness(play, monkeypatch):
 
     monkeypatch.setattr(control, "post", not_really)
     for kind in ("slow-gpu", "disk-slow"):
-        with pytest.raises(FaultError, match=r"did not fire: .* at a, 1(\.0\d*)? times its ch"):
+        with pytest.raises(FaultError, match=r"^.* at a, 1(\.0\d*)? times its ch"):
             await play.fault(fault=kind, site="a", factor=1.5).inject()
     monkeypatch.undo()
     fault = play.fault(fault="slow-gpu", site="a", factor=2)
@@ -312,7 +312,7 @@ async def test_a_store_that_is_out_gives_errors_and_is_as_before_afterwards(play
 
 
 async def test_bits_flip_on_the_disk_and_in_memory(play):
-    with pytest.raises(FaultError, match="did not fire: the dram of site a holds nothing"):
+    with pytest.raises(FaultError, match=r"^the dram of site a holds nothing"):
         await play.fault(fault="bit-rot", site="a").inject()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
@@ -398,7 +398,7 @@ async def test_a_table_that_was_killed_is_empty_until_the_sites_tell_it_anew(pla
     fault = play.fault(fault="directory-kill")
     assert (await fault.inject()).data == {"lost": 2}
     assert fault.target == "a"
-    with pytest.raises(FaultError, match="did not fire: site a keeps no table now"):
+    with pytest.raises(FaultError, match=r"^site a keeps no table now"):
         await play.fault(fault="directory-kill").inject()
     assert (await play.ask("b", "second"))["misses"] == {"directory": 1}
     await fault.heal()

@@ -204,10 +204,7 @@ class Timeline:
         return seen
 
     def _fail(self, fault: Fault[Any], phase: str, why: str) -> None:
-        """Say what did not happen and why; faults that say both themselves are not told twice."""
-        words = phase.replace("-", " ")
-        said = why if why.startswith(words) else f"{words}: {why}"
-        self._note(fault, phase, None, {"said": said})
+        self._note(fault, phase, None, {"said": why})
 
     def _note(
         self,

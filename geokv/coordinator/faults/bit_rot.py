@@ -33,13 +33,13 @@ class BitRotFault(Fault[BitRot]):
         said = await self.stage.control(site).post("/rot", tier="dram", chunks=wanted, seed=seed)
         keys: list[str] = said["keys"]
         if not keys:
-            raise FaultError(f"did not fire: the dram of site {site} holds nothing")
+            raise FaultError(f"the dram of site {site} holds nothing")
         return keys
 
     async def _on_disk(self) -> list[str]:
         disk = self.stage.settings(self.event.site).disk
         if disk is None:
-            raise FaultError(f"did not fire: site {self.event.site} has no disk")
+            raise FaultError(f"site {self.event.site} has no disk")
         # What is on its way down is waited for: chunks get there when they can.
         while not (found := sorted(Path(disk.folder).rglob(f"*{SUFFIX}"))):
             await asyncio.sleep(_LOOK_EVERY_S)
@@ -50,9 +50,9 @@ class BitRotFault(Fault[BitRot]):
             try:
                 flip_bit(path, rng.randrange(8 * inspect_file(path).payload_bytes))
             except (OSError, RecordError) as error:
-                raise FaultError(f"did not fire: {path.name} cannot be damaged: {error}") from None
+                raise FaultError(f"{path.name} cannot be damaged: {error}") from None
             if _digest(path) == before:
-                raise FaultError(f"did not fire: {path.name} has the same bytes as before")
+                raise FaultError(f"{path.name} has the same bytes as before")
         return [path.stem for path in chosen]
 
 

@@ -48,5 +48,5 @@ class CorruptChunkFault(Fault[CorruptChunk]):
             for site in plan.sites
         }
         if not any(found.values()):
-            raise FaultError(f"did not fire: no route goes over {link}")
+            raise FaultError(f"no route goes over {link}")
         return {site: peers for site, peers in found.items() if peers}

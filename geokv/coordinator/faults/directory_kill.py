@@ -23,10 +23,10 @@ class DirectoryKillFault(Fault[DirectoryKill]):
         site = self.target
         before = await self.stage.control(site).get("/directory")
         if not before["here"]:
-            raise FaultError(f"did not fire: site {site} keeps no table now")
+            raise FaultError(f"site {site} keeps no table now")
         await order(self.stage, "stop")
         if (await self.stage.control(site).get("/directory"))["here"]:
-            raise FaultError(f"did not fire: the table at {site} is still there")
+            raise FaultError(f"the table at {site} is still there")
         lost = len(before["keys"])
         return Evidence(now_ns(), f"the table at {site} is gone with {lost} keys", {"lost": lost})
 

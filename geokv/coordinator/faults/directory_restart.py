@@ -27,7 +27,7 @@ class DirectoryRestartFault(Fault[DirectoryRestart]):
         before = await self._epoch()
         after = await order(self.stage, "start", self.event.how)
         if after["epoch"] == before:
-            raise FaultError(f"did not fire: the table still has epoch {before}")
+            raise FaultError(f"the table still has epoch {before}")
         said = f"the table at {self.target} began anew with {after['entries']} entries"
         return Evidence(now_ns(), said, {"epoch": after["epoch"], "entries": after["entries"]})
 

@@ -31,7 +31,7 @@ class DiskFullFault(Fault[DiskFull]):
         resize_tmpfs(str(folder), used)
         found = refusal(folder)
         if found != "ENOSPC":
-            raise FaultError(f"did not fire: {folder} answers a page with {found or 'no error'}")
+            raise FaultError(f"{folder} answers a page with {found or 'no error'}")
         return Evidence(
             now_ns(), f"the disk of site {self.event.site} takes no page more", {"used": used}
         )
@@ -43,5 +43,5 @@ class DiskFullFault(Fault[DiskFull]):
         resize_tmpfs(str(folder), size)
         found = refusal(folder)
         if found:
-            raise FaultError(f"did not heal: {folder} answers a page with {found}")
+            raise FaultError(f"{folder} answers a page with {found}")
         return Evidence(now_ns(), f"the disk of site {self.event.site} takes pages", {"size": size})

@@ -16,7 +16,7 @@ def folder_of(stage: Stage, site: str) -> Path:
     """Where the site's disk tier lies. Raises FaultError: it has none."""
     disk = stage.settings(site).disk
     if disk is None:
-        raise FaultError(f"did not fire: site {site} has no disk")
+        raise FaultError(f"site {site} has no disk")
     return Path(disk.folder)
 
 

@@ -39,7 +39,7 @@ class EventWayFault(Fault[W]):
     async def inject(self) -> Evidence:
         sites = senders(self.stage)
         if not sites:
-            raise FaultError("did not fire: no event travels, all sites but the table's are down")
+            raise FaultError("no event travels, all sites but the table's are down")
         for site in sites:
             seed = self.stage.rng(f"events/{site}").getrandbits(32)
             await self.stage.control(site).post("/events", seed=seed, **self.setting(True))

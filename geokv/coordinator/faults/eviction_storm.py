@@ -23,7 +23,7 @@ class EvictionStormFault(Fault[EvictionStorm]):
         seed = self.stage.rng(self.event.title).getrandbits(32)
         said = await control.patient("/storm", _STORM_S, rounds=rounds, seed=seed)
         if not said["evicted"]:
-            raise FaultError(f"did not fire: nothing of the dram of site {site} had to go")
+            raise FaultError(f"nothing of the dram of site {site} had to go")
         gone = len(before - set((await control.get("/held"))["dram"]))
         return Evidence(
             now_ns(),

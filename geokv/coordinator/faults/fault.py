@@ -84,13 +84,13 @@ class Fault(ABC, Generic[E]):
         """Do it, and return once it is seen to have taken effect.
 
         Raises:
-            FaultError: ``did not fire: …``.
+            GeokvError: it did not fire; the message says why, and no more.
         """
 
     async def heal(self) -> Evidence:
         """Take it back, and return once that is seen. What has healed by itself returns at once.
 
         Raises:
-            FaultError: ``did not heal: …``.
+            GeokvError: it did not heal; the message says why, and no more.
         """
-        raise FaultError(f"did not heal: {self.kind} is nothing that heals")
+        raise FaultError(f"{self.kind} is nothing that heals")

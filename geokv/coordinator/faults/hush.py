@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from geokv.clock import now_ns
 from geokv.coordinator.faults.fault import Evidence
-from geokv.errors import FaultError, LabError
+from geokv.errors import FaultError
 from geokv.lab.sight import Sight
 from geokv.lab.silence import Silence
 
@@ -29,22 +29,20 @@ async def see_silence(ways: Sequence[Way], since_ns: int, what: str) -> Evidence
     """Nothing comes through any of them, and each rule has counted what it took.
 
     Raises:
-        FaultError: something does, or the packets were lost elsewhere.
+        LabError: something does.
+        FaultError: the packets were lost elsewhere.
     """
-    try:
-        for start in range(0, len(ways), _AT_ONCE):
-            await asyncio.gather(
-                *(
-                    way.sight.until_shut(way.end, looks=_LOOKS, deadline_s=_SEEN_WITHIN_S)
-                    for way in ways[start : start + _AT_ONCE]
-                )
+    for start in range(0, len(ways), _AT_ONCE):
+        await asyncio.gather(
+            *(
+                way.sight.until_shut(way.end, looks=_LOOKS, deadline_s=_SEEN_WITHIN_S)
+                for way in ways[start : start + _AT_ONCE]
             )
-        counts = [way.silence.dropped() for way in ways]
-    except LabError as error:
-        raise FaultError(f"did not fire: {error.message}") from None
+        )
+    counts = [way.silence.dropped() for way in ways]
     for way, count in zip(ways, counts, strict=True):
         if not count:
-            raise FaultError(f"did not fire: {way.sight.what}: lost, but not by the rule")
+            raise FaultError(f"{way.sight.what}: lost, but not by the rule")
     said = f"nothing passes {what}: {sum(counts)} packets dropped in silence"
     return Evidence(since_ns, said, {"dropped": sum(counts), **_looked(ways)})
 
@@ -53,7 +51,7 @@ async def lift_silence(ways: Sequence[Way], what: str) -> Evidence:
     """Take the rules away; seen by a packet through each way.
 
     Raises:
-        FaultError: nothing comes through one of them.
+        LabError: nothing comes through one of them.
     """
     try:
         total = sum(way.silence.dropped() for way in ways)
@@ -67,8 +65,6 @@ async def lift_silence(ways: Sequence[Way], what: str) -> Evidence:
                     for way in ways[start : start + _AT_ONCE]
                 )
             )
-    except LabError as error:
-        raise FaultError(f"did not heal: {error.message}") from None
     finally:
         for way in ways:
             way.sight.close()

@@ -29,5 +29,5 @@ class KeyRevokeFault(Fault[KeyRevoke]):
             answers[site] = await knock(stage, site, key, _DOOR_S)
         wrong = [site for site in sites if answers[site] != _UNAUTHORIZED]
         if wrong or not sites:
-            raise FaultError(f"did not fire: the doors answer {answers}, not 401")
+            raise FaultError(f"the doors answer {answers}, not 401")
         return Evidence(now_ns(), f"every site answers {tenant}'s key with 401", {"doors": answers})

@@ -30,7 +30,7 @@ class LinkOneWayCutFault(Fault[LinkOneWayCut]):
         try:
             await sight.until_open(1 - end, deadline_s=1.0)
         except LabError as error:
-            raise FaultError(f"did not fire: the other way is shut too: {error.message}") from None
+            raise FaultError(f"the other way is shut too: {error.message}") from None
         return seen
 
     async def heal(self) -> Evidence:

@@ -20,7 +20,7 @@ class MemoryPressureFault(Fault[MemoryPressure]):
         before = (await control.get("/pools"))["dram"]["total"]
         said = await control.post("/shrink", dram_keep=self.event.dram_keep)
         if said["slots"] >= before:
-            raise FaultError(f"did not fire: {said['slots']} of {before} places are left")
+            raise FaultError(f"{said['slots']} of {before} places are left")
         held = len((await control.get("/held"))["dram"])
         return Evidence(
             now_ns(),

@@ -31,7 +31,7 @@ class PathSwitchFault(Fault[PathSwitch]):
     async def inject(self) -> Evidence:
         km = self.stage.lab.plan.topology.links[self.event.link].km
         if km == self.event.km:
-            raise FaultError(f"did not fire: link {self.event.link} is {km:g} km long already")
+            raise FaultError(f"link {self.event.link} is {km:g} km long already")
         self._km = km
         dark, back = await self._switch(self.event.km)
         return Evidence(dark.t_ns, back.seen, {**back.data, "back_ns": back.t_ns})
@@ -72,4 +72,4 @@ class PathSwitchFault(Fault[PathSwitch]):
                 trip_ns = await sight.round_trip_ns(1)
                 if trip_ns is not None and trip_ns >= planned_ns - _TIME_SLACK_NS:
                     return trip_ns
-        raise FaultError(f"did not fire: link {self.event.link} is still the old way")
+        raise FaultError(f"link {self.event.link} is still the old way")

@@ -30,7 +30,7 @@ class PurgeFault(Fault[Purge]):
     async def inject(self) -> Evidence:
         stage, site, tenant = self.stage, self.event.site, self.event.tenant
         if stage.scenario.cache.purge is None:
-            raise FaultError("did not fire: nobody here can purge", "set cache.purge")
+            raise FaultError("nobody here can purge", "set cache.purge")
         purge_id = self.event.title
         stage.note(
             "purge",

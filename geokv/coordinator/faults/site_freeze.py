@@ -25,19 +25,19 @@ class SiteFreezeFault(Fault[SiteFreeze]):
     async def inject(self) -> Evidence:
         stage, site = self.stage, self.event.site
         if not stage.is_up(site):
-            raise FaultError(f"did not fire: site {site} does not run")
+            raise FaultError(f"site {site} does not run")
         self._frozen = pid = stage.pid(site)
         os.kill(pid, signal.SIGSTOP)
         while (state := state_of(pid)) != "T":
             if not state:
-                raise FaultError(f"did not fire: process {pid} of site {site} has ended")
+                raise FaultError(f"process {pid} of site {site} has ended")
             await asyncio.sleep(_LOOK_EVERY_S)
         return Evidence(now_ns(), f"process {pid} of site {site} is stopped", {"pid": pid})
 
     async def heal(self) -> Evidence:
         pid, site = self._frozen, self.event.site
         if not pid:
-            raise FaultError(f"did not heal: site {site} was never stopped")
+            raise FaultError(f"site {site} was never stopped")
         if state_of(pid) in ("", "Z") or pid != self.stage.pid(site):
             # Killed meanwhile, which ends a freeze, too.
             return Evidence(now_ns(), f"process {pid} of site {site} is gone", {"pid": pid})

@@ -20,12 +20,12 @@ class SiteKillFault(Fault[SiteKill]):
     async def inject(self) -> Evidence:
         stage, site = self.stage, self.event.site
         if not stage.is_up(site):
-            raise FaultError(f"did not fire: site {site} does not run")
+            raise FaultError(f"site {site} does not run")
         pid = stage.pid(site)
         os.kill(pid, signal.SIGKILL)
         ended_ns = await stage.ended(site, self.deadline_s, "killed")
         if ended_ns is None:
-            raise FaultError(f"did not fire: process {pid} of site {site} is still there")
+            raise FaultError(f"process {pid} of site {site} is still there")
         return Evidence(ended_ns, f"process {pid} of site {site} is gone", {"pid": pid})
 
     async def heal(self) -> Evidence:

@@ -22,14 +22,12 @@ class SiteRestartFault(Fault[SiteRestart]):
     async def inject(self) -> Evidence:
         stage, site = self.stage, self.event.site
         if not stage.is_up(site):
-            raise FaultError(f"did not fire: site {site} does not run")
+            raise FaultError(f"site {site} does not run")
         old = stage.pid(site)
         os.kill(old, signal.SIGTERM)
         ended_ns = await stage.ended(site, _END_S, "ended")
         if ended_ns is None:
-            raise FaultError(
-                f"did not fire: process {old} of site {site} did not end within {_END_S:g} s"
-            )
+            raise FaultError(f"process {old} of site {site} did not end within {_END_S:g} s")
         keep = ("disk", "log") if self.event.how == "stale" else ()
         ready_ns = await stage.start_site(site, keep)
         new = stage.pid(site)

@@ -32,7 +32,7 @@ async def make_slow(stage: Stage, site: str, part: Part, factor: float) -> Evide
     since_ns = now_ns()
     found = await _gauge(stage, site, part)
     if found["took_ns"] < factor * found["charged_ns"] - _SLACK_NS[part] or not found["charged_ns"]:
-        raise FaultError(f"did not fire: {_shown(site, part, found)}")
+        raise FaultError(_shown(site, part, found))
     return Evidence(since_ns, _shown(site, part, found), {"factor": factor, **found})
 
 

@@ -30,14 +30,14 @@ class StoreOutageFault(Fault[StoreOutage]):
     async def inject(self) -> Evidence:
         entries = folder_of(self.stage, self.event.site) / LAYOUT_FOLDER
         if not entries.is_dir():
-            raise FaultError(f"did not fire: {entries} is not there")
+            raise FaultError(f"{entries} is not there")
         mount_tmpfs(str(entries), _ROOM_BYTES)
         for shard in range(256):
             (entries / f"{shard:02x}").touch()
         for flags in (os.O_RDONLY, os.O_WRONLY | os.O_CREAT):
             found = _opening(entries / "00" / "probe", flags)
             if found != "ENOTDIR":
-                raise FaultError(f"did not fire: opening a file in {entries} gives {found}")
+                raise FaultError(f"opening a file in {entries} gives {found}")
         said = f"every file on the disk of site {self.event.site} is refused (ENOTDIR)"
         return Evidence(now_ns(), said, {"error": "ENOTDIR"})
 
@@ -46,7 +46,7 @@ class StoreOutageFault(Fault[StoreOutage]):
         unmount(str(entries))
         found = _opening(entries / "00" / "probe", os.O_RDONLY)
         if found != "ENOENT":
-            raise FaultError(f"did not heal: opening a file in {entries} gives {found}")
+            raise FaultError(f"opening a file in {entries} gives {found}")
         return Evidence(now_ns(), f"files on the disk of site {self.event.site} open again", {})
 
 

@@ -13,7 +13,7 @@ def table_site(stage: Stage) -> str:
     """Raises FaultError: no site keeps one."""
     directory = stage.scenario.cache.directory
     if not isinstance(directory, CentralDirectory):
-        raise FaultError("did not fire: no site keeps a table", "set cache.directory.kind central")
+        raise FaultError("no site keeps a table", "set cache.directory.kind central")
     return directory.site
 
 

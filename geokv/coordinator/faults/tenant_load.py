@@ -49,8 +49,7 @@ class TenantLoadFault(Fault[TenantLoad]):
                 break
         else:
             raise FaultError(
-                f"did not fire: nothing of {self.event.tenant} comes from "
-                f"{self.event.from_} to {self.event.to}"
+                f"nothing of {self.event.tenant} comes from {self.event.from_} to {self.event.to}"
             )
         chunk_tokens = self.stage.scenario.deployment.at(self.event.to).chunk_tokens
         each_bytes = came_bytes // chunks * (len(texts[0]) // chunk_tokens)
@@ -107,7 +106,7 @@ class TenantLoadFault(Fault[TenantLoad]):
         number = int(event.tenant.rpartition("-")[2])
         if event.from_ not in workload.providers or number >= workload.tenants:
             raise FaultError(
-                f"did not fire: {event.from_} has computed nothing of {event.tenant}",
+                f"{event.from_} has computed nothing of {event.tenant}",
                 "name a provider, and raise workload.tenants",
             )
         prompts = StreamPrompts(workload, self.stage.scenario.seed)

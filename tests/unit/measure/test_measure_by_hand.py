@@ -60,7 +60,7 @@ def test_a_fault_by_hand_is_judged_and_shown_as_such(drill: Drill, tmp_path: Pat
 
 
 def test_one_that_did_nothing_is_a_warning(drill: Drill, tmp_path: Path) -> None:
-    said = "did not fire: link a-b has no light to lose"
+    said = "link a-b has no light to lose"
     drill.cells[0] += by_hand(asked=(200, {}), did_not_fire=(201, {"said": said}))
     summary = write_all(drill.write(tmp_path))
     assert summary["verdict"] == "pass"
@@ -76,7 +76,7 @@ def test_one_that_was_never_seen_to_heal_leaves_the_verdict_open(
         asked=(200, {}),
         took_effect=(201, {"seen": "it says 2"}),
         heal_asked=(400, {}),
-        did_not_heal=(900, {"said": "did not heal: it still says 2"}),
+        did_not_heal=(900, {"said": "it still says 2"}),
     )
     summary = write_all(drill.write(tmp_path))
     assert summary["verdict"] == "unknown"

@@ -163,7 +163,7 @@ def hung(drill: Drill) -> None:
 
 def never_fired(drill: Drill) -> None:
     event = drill.of("fault", phase="took-effect")[0]
-    event.update(phase="did-not-fire", evidence={"said": "did not fire: the probe came back"})
+    event.update(phase="did-not-fire", evidence={"said": "the probe came back"})
 
 
 def never_healed(drill: Drill) -> None:
@@ -191,7 +191,7 @@ def off_in_control(drill: Drill) -> None:
 
 def idle_control(drill: Drill) -> None:
     event = drill.of("fault", cell=1, phase="took-effect")[0]
-    event.update(phase="did-not-fire", evidence={"said": "did not fire: the probe came back"})
+    event.update(phase="did-not-fire", evidence={"said": "the probe came back"})
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def idle_control(drill: Drill) -> None:
         (wrong_answer, "fail", "answered-wrongly: request r3: token 2 is 0"),
         (off_its_plan, "invalid", "links: a-b after: rtt 2 ms"),
         (hung, "fail", "never-answered: request r40 to b got neither answer nor error"),
-        (never_fired, "unknown", "fault-fired:cut: did not fire: did not fire: the probe"),
+        (never_fired, "unknown", "fault-fired:cut: did not fire: the probe"),
         (never_healed, "unknown", "fault-fired:cut: was never seen to have healed"),
         (toothless, "unknown", "control:corrupt: the control did not fail"),
         (cut_short, "unknown", "the run did not get to the end of control"),

@@ -104,7 +104,7 @@ def test_a_control_that_broke_its_line_without_its_fault_shows_nothing(
 ) -> None:
     drill = handwritten_drill.Drill()
     event = drill.of("fault", cell=1, phase="took-effect")[0]
-    event.update(phase="did-not-fire", evidence={"said": "did not fire: the probe came back"})
+    event.update(phase="did-not-fire", evidence={"said": "the probe came back"})
     summary = write_all(drill.write(tmp_path))
     words = words_of(language)
     text = (tmp_path / f"sheet.{language}.md").read_text(encoding="utf-8")
