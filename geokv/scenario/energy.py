@@ -45,7 +45,8 @@ class Constant(Strict):
 
 
 class GpuWatts(Strict):
-    """Board power by phase. Unset: what the GPU profile says, else ``GPU_DEFAULTS``."""
+    """Power of all boards of a site by phase. Unset: what the GPU profile says, else
+    ``GPU_DEFAULTS`` times its GPUs."""
 
     idle_w: Constant | None = None
     prefill_w: Constant | None = None
@@ -95,7 +96,8 @@ class HostWatts(Strict):
     """What stands around the GPUs of a site."""
 
     base_w: Constant | None = None
-    """CPU, memory, NICs and fans of a server, per GPU, while a request is served."""
+    """CPU, memory, NICs and fans of a server while a request is served, per GPU: a profile of
+    several has it that many times."""
     core_w: Constant | None = None
     """One hardware thread at work; for grade ``cpu`` where no meter of the processor is read."""
 

@@ -4,7 +4,7 @@
     E_link   = E_optics + E_switches + E_transfer
     E        = PUE · E_server + (PUE + PUE of the other end) / 2 · E_link
 
-    E_host     = P_host · T                     CPU, memory, NICs and fans, per GPU
+    E_host     = P_host · T                     CPU, memory, NICs and fans around all its GPUs
     E_switches = 2 ends · P_switch · T · links  ports that are on for this link alone
     E_gpu, E_optics, E_transfer                 as in ``request.py``
 

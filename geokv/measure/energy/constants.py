@@ -47,29 +47,44 @@ def constants(energy: Energy, profile: Mapping[str, Any]) -> Constants:
 
     Args:
         profile: the manifest's; its ``watts`` maps idle, prefill and decode to numbers,
-            ``range`` to words such as ``idle 60-80, prefill 600-700`` and ``source``.
+            ``range`` to words such as ``idle 60-80, prefill 600-700`` and ``source``. They are
+            of all its ``tensor_parallel`` GPUs; what is known of one GPU is taken as often.
 
     Raises:
         RunError: a wattage in the profile that is not one.
     """
     watts = profile.get("watts") or {}
+    gpus = int(profile.get("tensor_parallel") or 1)
     gpu = {}
     for name, default in GPU_DEFAULTS.items():
         phase = name.removesuffix("_w")
         own = getattr(energy.gpu, name)
         said = watts.get(phase, watts.get(name))
-        gpu[name] = own or (default if said is None else _from_profile(phase, said, watts))
+        published = _times(gpus, default) if said is None else _from_profile(phase, said, watts)
+        gpu[name] = own or published
     host = energy.host or HostWatts()
     return Constants(
         **gpu,
         end_w=energy.link.end_w,
         transfer_pj_per_bit=energy.link.transfer_pj_per_bit,
         switch_w=energy.link.switch_w or DEFAULTS["switch_w"],
-        host_w=host.base_w or DEFAULTS["host_w"],
+        host_w=_times(gpus, host.base_w or DEFAULTS["host_w"]),
         core_w=host.core_w or DEFAULTS["core_w"],
         pue=energy.pue or DEFAULTS["pue"],
         carbon_intensity_g_per_kwh=energy.carbon_intensity_g_per_kwh
         or DEFAULTS["carbon_intensity_g_per_kwh"],
+    )
+
+
+def _times(gpus: int, one: Constant) -> Constant:
+    """Of all GPUs of a site, where the number is of one."""
+    if gpus == 1:
+        return one
+    return Constant(
+        value=one.value * gpus,
+        low=one.low * gpus,
+        high=one.high * gpus,
+        source=f"{gpus} GPUs, each: {one.source}",
     )
 
 

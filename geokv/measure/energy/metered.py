@@ -112,9 +112,15 @@ def metered(
     scenario: Scenario,
     manifest: Manifest,
     by_cell: Mapping[int, Sequence[Request]],
+    by_point: Mapping[int, Sequence[Request]],
     numbers: Constants,
 ) -> dict[str, Any]:
     """``grade``, ``grades`` (why the others are not it) and ``measured`` of a run.
+
+    Args:
+        by_cell: number of a cell → all its requests: while one is there, no GPU is at rest.
+        by_point: number of a valid point's first cell → the requests of all its seeds; a void cell
+            has no joules (INV-7).
 
     Raises:
         RunError: a meter's record that is not one.
@@ -129,16 +135,21 @@ def metered(
         grades["cpu"] += f" (RAPL: {head.why['rapl']})"
     grades["nvml"] = head.why.get("nvml", "power of " + ", ".join(head.gpus))
     parts = max(meters) + 1
-    rows: dict[str, list[dict[str, float | None]]] = {}
     idle_w: list[float] = []
     for part, meter in meters.items():
         asked = [row for cell, found in by_cell.items() if cell % parts == part for row in found]
         idle = meter.idle_w([(row.sent_ns, row.done_ns) for row in asked])
         if meter.head.gpus and idle is not None:
             idle_w.append(idle)
-        for row in asked:
-            if row.arm in scenario.arms and row.timed and not row.warmup:
-                rows.setdefault(row.arm, []).append(_one(meter, row, numbers))
+
+    def arms(rows: Sequence[Request]) -> dict[str, dict[str, float | int | None]]:
+        timed = [row for row in rows if row.arm in scenario.arms and row.timed and not row.warmup]
+        found: dict[str, list[dict[str, float | None]]] = {}
+        for row in timed:
+            if (meter := meters.get(row.cell % parts)) is not None:
+                found.setdefault(row.arm, []).append(_one(meter, row, numbers))
+        return {arm.replace("-", "_"): _mean(ones) for arm, ones in found.items()}
+
     return {
         "grade": head.grade,
         "grades": grades,
@@ -146,7 +157,7 @@ def metered(
             "of": manifest.model,
             "meter": "nvml" if head.gpus else "rapl" if head.zones else "cpu-time",
             "gpu_idle_w": round(fmean(idle_w), 3) if idle_w else None,
-            "arms": {arm.replace("-", "_"): _mean(found) for arm, found in rows.items()},
+            "cells": [{"cell": cell, "arms": arms(rows)} for cell, rows in by_point.items()],
         },
     }
 
@@ -190,20 +201,20 @@ def _one(meter: Meter, row: Request, numbers: Constants) -> dict[str, float | No
     if row.spans is None or not meter.covers(row.sent_ns, row.done_ns):
         return {}
     cpu_s = meter.cpu_s(row.sent_ns, row.done_ns)
-    found: dict[str, float | None] = {
-        "cpu_s": cpu_s,
-        "cpu_j": meter.rapl_j(row.sent_ns, row.done_ns),
-    }
-    if found["cpu_j"] is None:
-        found["cpu_j"] = cpu_s * numbers.core_w.value
+    cpu_j = meter.rapl_j(row.sent_ns, row.done_ns)
+    if cpu_j is None:
+        cpu_j = cpu_s * numbers.core_w.value
+    found: dict[str, float | None] = {"cpu_s": cpu_s, "cpu_j": cpu_j, "energy_j": cpu_j}
     if meter.head.gpus:
         spans = row.spans
         prefilled_ns = row.sent_ns + spans.total_ns - spans.first_byte_ns
         started_ns = prefilled_ns - spans.prefill_ns
         ended_ns = min(prefilled_ns + row.decode_ns, row.done_ns)
-        found["gpu_j"] = meter.gpu_j(row.sent_ns, row.done_ns)
+        gpu_j = meter.gpu_j(row.sent_ns, row.done_ns)
+        found |= {"gpu_j": gpu_j, "energy_j": cpu_j + gpu_j}
         found["gpu_prefill_w"] = _watts(meter, started_ns, prefilled_ns)
         found["gpu_decode_w"] = _watts(meter, prefilled_ns, ended_ns)
+    found["output_tokens"] = len(row.output_ids)
     return found
 
 
@@ -219,4 +230,7 @@ def _mean(rows: Sequence[Mapping[str, float | None]]) -> dict[str, float | int |
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [value for row in rows if (value := row.get(name)) is not None]
         found[name] = round(fmean(values), 6) if values else None
+    energy_j, tokens = found.get("energy_j"), found.pop("output_tokens", None)
+    if energy_j is not None and tokens:
+        found["j_per_output_token"] = round(energy_j / tokens, 6)
     return found

@@ -91,9 +91,12 @@ def energy_summary(
     """
     numbers = constants(scenario.energy, manifest.profile)
     arms = [cell_phases(result, by_point.get(result.cell.index, [])) for result in results]
+    valid = {
+        cell: by_point.get(cell, []) for cell in (one.cell.index for one in results if one.valid)
+    }
     return {
         "kind": "proxy",
-        **metered(run_dir, scenario, manifest, by_cell, numbers),
+        **metered(run_dir, scenario, manifest, by_cell, valid, numbers),
         "constants": numbers.shown(),
         "cells": [
             _cell(result, phases, numbers) for result, phases in zip(results, arms, strict=True)

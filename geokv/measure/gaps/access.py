@@ -40,7 +40,7 @@ def _row(view: CellView, asked: Sequence[Served], reads: dict[str, list[Event]])
         "chunks_per_request": mean_of([len(_came(reads[one.request_id])) for one in asked]),
         "reads_per_s": _rate(asked, parts),
         "reads_per_chunk": share_of(parts, len(whole), 3),
-        "bytes_per_read": spread([event["bytes"] // event["parts"] for event in whole], digits=0),
+        "bytes_per_read": spread([size for event in whole for size in _reads(event)], digits=0),
         "bytes": moved,
         "bytes_stands_for": moved * view.scenario.deployment.byte_scale,
         "run_chunks": spread(runs),
@@ -48,6 +48,12 @@ def _row(view: CellView, asked: Sequence[Served], reads: dict[str, list[Event]])
         "read_before": share_of(_again(came), len(came)),
         "sources": dict(sorted(Counter(str(e["source"]) for e in came).items())),
     }
+
+
+def _reads(event: Event) -> list[int]:
+    """Payload of each answer in which a chunk came: layer groups are of one size."""
+    parts = int(event["parts"])
+    return [int(event["bytes"]) // parts] * parts
 
 
 def _came(events: Iterable[Event]) -> list[Event]:

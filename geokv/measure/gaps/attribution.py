@@ -16,9 +16,14 @@ WORST = 0.01
 
 
 def rows(view: CellView) -> list[dict[str, Any]]:
-    """One row per group of requests with a first token."""
+    """One row per group of requests with a first token, and how many had none."""
     return [
-        {**view.place, "group": group, **_row(timed)}
+        {
+            **view.place,
+            "group": group,
+            "without_first_token": len(asked) - len(timed),
+            **_row(timed),
+        }
         for group, asked in view.groups.items()
         if (timed := [one for one in asked if one.timed])
     ]

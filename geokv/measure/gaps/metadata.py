@@ -8,9 +8,11 @@ from typing import Any
 
 from geokv.measure.checker.history import Event, History
 from geokv.measure.gaps.numbers import share_of, spread
-from geokv.measure.gaps.served import CellView, Served, Traffic
+from geokv.measure.gaps.served import CellView, Served
 from geokv.units import NS_PER_MS
 
+FRAME_BYTES = 36
+"""What a message has around its body, each way: head and MAC (``substrate.tcp.wire``)."""
 _ASTRAY = ("absent", "stale", "purged")
 """Causes of a fetch that say: the site that the directory named no longer has this."""
 _COMES = ("store", "fetch", "convert", "pushed", "promote", "demote", "found")
@@ -32,7 +34,7 @@ def cell(view: CellView) -> dict[str, Any]:
     unseen, wrong = staleness(history)
     return {
         **view.place,
-        "messages": _messages(view.traffic, history),
+        "messages": _messages(view, history),
         "late_news_ms": spread(unseen, NS_PER_MS, 4),
         "wrong_for_ms": spread(wrong, NS_PER_MS, 4),
     }
@@ -54,8 +56,9 @@ def _row(view: CellView, asked: Sequence[Served]) -> dict[str, Any]:
     }
 
 
-def _messages(traffic: Traffic | None, history: History) -> dict[str, Any] | None:
+def _messages(view: CellView, history: History) -> dict[str, Any] | None:
     """Bytes that are about KV beside bytes that are KV, of all that crossed links."""
+    traffic = view.traffic
     if traffic is None:
         return None
     by_op: dict[str, dict[str, int]] = {}
@@ -65,13 +68,19 @@ def _messages(traffic: Traffic | None, history: History) -> dict[str, Any] | Non
             for name, value in counted.items():
                 into[name] += value
     said = sum(one["sent_bytes"] + one["received_bytes"] for one in by_op.values())
+    frames = 2 * FRAME_BYTES * sum(one["calls"] for one in by_op.values())
     payload, headers = _answers(history)
+    about = said + frames + headers
+    stands_for = payload * view.scenario.deployment.byte_scale
     return {
         "by_operation": dict(sorted(by_op.items())),
         "directory_bytes": said,
+        "frame_bytes": frames,
         "header_bytes": headers,
         "kv_bytes": payload,
-        "metadata_per_kv_byte": share_of(said + headers, payload, 6),
+        "kv_bytes_stands_for": stands_for,
+        "metadata_per_kv_byte": share_of(about, payload, 6),
+        "metadata_per_kv_byte_stands_for": share_of(about, stands_for, 9),
     }
 
 

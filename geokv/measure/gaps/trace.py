@@ -45,7 +45,7 @@ def cell(view: CellView) -> dict[str, Any]:
             whence[source] = whence.get(source, 0) + chunks * size
     return {
         **view.place,
-        "trace": "trace.jsonl",
+        "trace": "trace.jsonl" if _is_recorded(view) else None,
         "requests": len(asked),
         "answered": sum(one.ok for one in asked),
         "tokens": dict(sorted(tokens.items())),
@@ -64,7 +64,7 @@ def lines(views: Sequence[CellView]) -> Iterator[dict[str, Any]]:
     ids: dict[str, int] = {}
     base_ms = 0
     for view in views:
-        if not view.requests or not all(one.blocks for one in view.requests):
+        if not _is_recorded(view):
             continue
         first_ns = min(one.due_ns for one in view.requests)
         last_ms = 0
@@ -73,6 +73,11 @@ def lines(views: Sequence[CellView]) -> Iterator[dict[str, Any]]:
             last_ms = due_ns // NS_PER_MS
             yield _line(one, ids, base_ms + last_ms, due_ns)
         base_ms += last_ms + _PAUSE_MS
+
+
+def _is_recorded(view: CellView) -> bool:
+    """Whether the blocks of all its prompts are known, without which it is no trace."""
+    return bool(view.requests) and all(one.blocks for one in view.requests)
 
 
 def _line(one: Served, ids: dict[str, int], timestamp_ms: int, due_ns: int) -> dict[str, Any]:

@@ -118,7 +118,8 @@ LOOKUP = (
 NEWS = (
     _count("directory bytes", "messages.directory_bytes"),
     _count("header bytes", "messages.header_bytes"),
-    _share("per KV byte", "messages.metadata_per_kv_byte", 3),
+    _count("frame bytes", "messages.frame_bytes"),
+    _share("per KV byte", "messages.metadata_per_kv_byte_stands_for", 4),
     *_spread("told after", "late_news_ms", unit="ms"),
     *_spread("named when gone", "wrong_for_ms", unit="ms"),
 )
@@ -185,6 +186,7 @@ def _dominant_share(row: Row) -> str:
 
 TAIL = (
     _count("n", "ttft_ms.n"),
+    _count("no first token", "without_first_token"),
     _value("TTFT p50 ms", "ttft_ms.p50"),
     _value("p95 ms", "ttft_ms.p95"),
     _value("p99 ms", "ttft_ms.p99"),

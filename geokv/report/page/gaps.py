@@ -30,16 +30,17 @@ _ABOUT = (
     "this run. Formulas are in docs/measures.md, all figures in summary.json under gaps. n says "
     "how many samples a figure has; a percentile that n does not carry is not shown."
 )
+_VOID = "No cell of this run counts, so nothing of it is shown as a measurement."
 
 
 def gaps_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
-    """MG1 to MG7, a table each and two figures; None of a run from before there were gaps, or of
-    which no cell counts."""
+    """MG1 to MG7, a table each and two figures; of a run of which no cell counts, that it is so.
+    None of a run from before there were gaps."""
     if "gaps" not in summary:
         return None
     gaps = counting(summary["gaps"])
     if not gaps["mg7"]["cells"]:
-        return None
+        return Section("gaps", "The seven gaps", [Para(_VOID)])
     blocks: list[Block] = [Para(_ABOUT, quiet=True)]
     blocks += _gap("MG1: remote access pattern", _reading(gaps), ACCESS, _nothing_read(summary))
     blocks += _gap("MG2: metadata", _looking_up(gaps), LOOKUP)

@@ -26,6 +26,15 @@ _FLEET = (
     "idle. Links are lit all the time, used or cut."
 )
 _TORNADO = "Each constant at the ends of its range, the others at their value; the ends are named."
+_METERED = {
+    "cpu_s": "CPU s",
+    "cpu_j": "CPU J",
+    "gpu_j": "GPU J",
+    "energy_j": "J",
+    "gpu_prefill_w": "GPU in prefill W",
+    "gpu_decode_w": "GPU in decode W",
+    "j_per_output_token": "J per output token",
+}
 _WAYS = ("compute here", "fetch here", "serve there")
 _BY = {
     "carbon_intensity_g_per_kwh": ("carbon", "mgCO₂e per request", 1000.0),
@@ -48,7 +57,7 @@ def power_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
     blocks.append(_requests(summary, energy))
     blocks.append(Para(_powered(energy), quiet=True))
     blocks += kept(run_dir, "energy_vs_km", "Joules of a request of every arm against km, by part")
-    blocks += _measured(energy)
+    blocks += _measured(summary, energy)
     blocks += _savings(summary, energy)
     blocks += kept(run_dir, "tornado", "What each constant does to the joules", _TORNADO)
     alt = "What a kWh costs at both sites by hour, and what a request costs each way"
@@ -134,22 +143,24 @@ def _labelled(
     return [(labels[one["cell"]], one) for one in cells]
 
 
-def _measured(energy: dict[str, Any]) -> list[Block]:
+def _measured(summary: dict[str, Any], energy: dict[str, Any]) -> list[Block]:
     measured = energy["measured"]
     if measured is None:
         return []
-    names = list(dict.fromkeys(name for arm in measured["arms"].values() for name in arm))
-    rows = [
-        [words.ARM_TITLES.get(arm, arm), *(_three(data.get(name)) for name in names)]
-        for arm, data in measured["arms"].items()
+    found = [
+        (label, words.ARM_TITLES.get(arm, arm), data)
+        for label, one in _labelled(summary, measured["cells"])
+        for arm, data in one["arms"].items()
     ]
+    names = list(dict.fromkeys(name for _, _, data in found for name in data))
+    rows = [[label, arm, *(_three(data.get(name)) for name in names)] for label, arm, data in found]
     said = (
         f"By {measured['meter']}, of this machine and of {measured['of']}, which ran; not of what "
         "the run stands for. Mean of each request's time, of all sites together."
     )
     if measured["gpu_idle_w"] is not None:
         said += f" GPUs at rest: {measured['gpu_idle_w']:.0f} W."
-    head = ["arm", *(name.replace("_", " ") for name in names)]
+    head = ["cell", "arm", *(_METERED.get(name, name) for name in names)]
     return [Heading("Metered", 3), Table(head, rows, numbers=True), Para(said, quiet=True)]
 
 

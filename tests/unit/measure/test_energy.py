@@ -51,6 +51,24 @@ def test_an_account_by_hand(numbers: Constants) -> None:
     assert other.marginal_j == pytest.approx(1.5 * (6.3 + 11.5 + 1.2))
 
 
+def test_a_site_of_several_gpus_has_what_stands_around_each_of_them() -> None:
+    """A profile's watts are of all its GPUs; the host's, and what it leaves out, are of one."""
+    eight = {
+        "tensor_parallel": 8,
+        "watts": {"idle": 560, "prefill": 5600, "range": "idle 480-960", "source": "8 times one"},
+    }
+    numbers = constants(Energy(), eight)
+    assert (numbers.host_w.value, numbers.host_w.low, numbers.host_w.high) == (560, 560, 4600)
+    assert numbers.host_w.source.startswith("8 GPUs, each: about 10 %")
+    assert (numbers.idle_w.value, numbers.idle_w.low, numbers.idle_w.high) == (560, 480, 960)
+    assert (numbers.prefill_w.value, numbers.decode_w.value) == (5600, 8 * 300)
+    # One light and one switch, however many GPUs.
+    assert (numbers.end_w.value, numbers.switch_w.value) == (19, 0)
+    own = constants(Energy.model_validate({"host": {"base_w": 100}, "gpu": {"idle_w": 500}}), eight)
+    assert (own.host_w.value, own.idle_w.value) == (800, 500)
+    assert account(RECOMPUTE, numbers).host_j == pytest.approx(560 * 0.6)
+
+
 HERE, THERE = Grid(1.2, 100.0), Grid(1.6, 400.0)
 
 
@@ -206,6 +224,29 @@ def test_the_summary_of_a_run(tmp_path: Path) -> None:
     json.dumps(energy, allow_nan=False)
 
 
+def test_a_day_by_price(tmp_path: Path) -> None:
+    """A kWh costs 0.10 at a all day; at b 0.05, at noon 0.40, and at 13 h somebody pays for it."""
+    prices = [0.05] * 12 + [0.4, -0.02] + [0.05] * 10
+    sites = {
+        "a": {"price_per_kwh": 0.1, "source": "me"},
+        "b": {"price_per_kwh": prices, "pue": 1.2, "source": "you"},
+    }
+    run = Run({**copy.deepcopy(SCENARIO), "energy": {"sites": sites}})
+    energy = summarise(run.write(tmp_path))["energy"]
+    (day,) = energy["follow_the_sun"]
+    assert (day["by"], day["unit"]) == ("price_per_kwh", "money")
+    assert day["sites"]["b"]["by_hour"] == prices
+    hours = day["cells"][2]["hours"]
+    kwh = 1.2 * ((70 + 70) * 0.5315 + 630 * 0.5 + 230 * 0.03) / 3.6e6  # at b's meter, to compute
+    for hour in (0, 12, 13):
+        assert hours[hour]["costs"]["compute here"] == pytest.approx(prices[hour] * kwh, rel=1e-6)
+    assert hours[0]["best"] == "fetch here" and hours[12]["best"] == "serve there"
+    # Who is paid for drawing power computes, whatever it could fetch.
+    assert hours[13]["best"] == "compute here"
+    cheapest = [min(hour["costs"][way] for way in WARM) for hour in hours]
+    assert day["cells"][2]["following"] == pytest.approx(sum(cheapest) / 24, rel=1e-6)
+
+
 def judged(summary: dict[str, Any]) -> dict[str, tuple[bool | None, str]]:
     return {item["name"]: (item["ok"], item["said"]) for item in summary["expectations"]}
 
@@ -330,13 +371,16 @@ def test_watts_of_a_gpu_are_cut_out_of_a_whole_run(tmp_path: Path) -> None:
     assert energy["grades"]["nvml"] == "power of one"
     measured = energy["measured"]
     assert (measured["meter"], measured["gpu_idle_w"]) == ("nvml", 80)
-    arm = measured["arms"]["recompute"]
-    assert arm["n"] == 8  # two requests in each of four cells
+    assert [one["cell"] for one in measured["cells"]] == [0, 1, 2, 3]
+    arm = measured["cells"][2]["arms"]["recompute"]
+    assert arm["n"] == 2
     assert arm["gpu_prefill_w"] == arm["gpu_decode_w"] == pytest.approx(400)
     total_s = 0.5315
     assert arm["gpu_j"] == pytest.approx(400 * total_s)
     assert arm["cpu_j"] == pytest.approx(30 * total_s)
     assert arm["cpu_s"] == pytest.approx(total_s)
+    assert arm["energy_j"] == pytest.approx(430 * total_s)
+    assert arm["j_per_output_token"] == pytest.approx(430 * total_s / 4)
 
 
 def test_without_rapl_processor_time_is_taken_times_watts(tmp_path: Path) -> None:
@@ -354,4 +398,24 @@ def test_without_rapl_processor_time_is_taken_times_watts(tmp_path: Path) -> Non
     measured = summarise(folder)["energy"]["measured"]
     assert (measured["meter"], measured["gpu_idle_w"]) == ("cpu-time", None)
     # Repeat 1 ends after 2,290 ms and is not covered: the 531 ms of repeat 0 at half a processor.
-    assert measured["arms"]["recompute"] == {"n": 4, "cpu_s": 0.2655, "cpu_j": 1.3275}
+    one = {
+        "n": 1, "cpu_s": 0.2655, "cpu_j": 1.3275, "energy_j": 1.3275,
+        "j_per_output_token": round(1.3275 / 4, 6),
+    }  # fmt: skip
+    assert [cell["arms"]["recompute"] for cell in measured["cells"]] == [one] * 4
+
+
+def test_a_void_cell_was_metered_for_nothing(tmp_path: Path) -> None:
+    run = Run({**copy.deepcopy(SCENARIO), "clock": "wall"})
+    run.manifest["clock"] = "wall"
+    run.cells[1]["links"][0].update(ok=False, problems=["too slow"])
+    folder = run.write(tmp_path)
+    head = {"grade": "cpu", "period_ns": 10_000_000, "why": {}, "gpus": [], "zones": ["z"]}
+    samples = [
+        {"t_ns": t_ms * 10**6, "cpu_ns": {}, "rapl_uj": 30_000 * t_ms, "gpu_mw": []}
+        for t_ms in range(0, 8000, 10)
+    ]
+    lines = [json.dumps(row) for row in (head, *samples)]
+    (folder / "records" / "power-0.jsonl").write_text("\n".join(lines) + "\n")
+    measured = summarise(folder)["energy"]["measured"]
+    assert [one["cell"] for one in measured["cells"]] == [0, 2, 3]

@@ -9,6 +9,7 @@ import pytest
 from handwritten_gaps import asks, came, served, view
 from histories import ev, lost, serve, store
 
+from geokv.cache.substrate.tcp.wire import HEAD_BYTES, MAC_BYTES
 from geokv.measure.gaps import access, attribution, completion, metadata, reuse, slack, trace
 from geokv.measure.gaps.distance import reuse_distances
 from geokv.measure.gaps.numbers import spread
@@ -47,7 +48,10 @@ def test_what_is_read_remotely_is_told_by_count_bytes_runs_and_share() -> None:
     # Eight answers on the wire, one of five chunks in four parts, over 300 ms.
     assert row["reads_per_chunk"] == 1.6
     assert row["reads_per_s"] == round(8 / 0.3, 3)
-    assert row["bytes_per_read"]["p50"] == 1000 and row["bytes"] == 5000
+    # Four of 1,000 bytes, and four of 250.
+    assert row["bytes_per_read"]["n"] == 8 and row["bytes_per_read"]["mean"] == 625
+    assert (row["bytes_per_read"]["p50"], row["bytes_per_read"]["max"]) == (250, 1000)
+    assert row["bytes"] == 5000
     assert row["bytes_stands_for"] == 4 * 5000
     # From a: chunks 0 and 1; from c: 2, then 4 behind a gap; of the other request one.
     assert row["run_chunks"]["n"] == 4 and row["run_chunks"]["max"] == 2
@@ -98,7 +102,13 @@ def test_bytes_about_kv_beside_bytes_of_kv() -> None:
         "calls": 3, "sent_bytes": 100, "received_bytes": 60
     }  # fmt: skip
     assert (found["directory_bytes"], found["header_bytes"], found["kv_bytes"]) == (200, 200, 2000)
-    assert found["metadata_per_kv_byte"] == 0.2
+    # Four calls, each with a frame around what is asked and one around the answer.
+    assert metadata.FRAME_BYTES == HEAD_BYTES + MAC_BYTES
+    assert found["frame_bytes"] == 4 * 2 * 36
+    assert found["metadata_per_kv_byte"] == round((200 + 288 + 200) / 2000, 6)
+    # S = 4 divides the KV and not what is said of it.
+    assert found["kv_bytes_stands_for"] == 8000
+    assert found["metadata_per_kv_byte_stands_for"] == round(688 / 8000, 9)
     lost_one = metadata.cell(
         view([], serve(8, key="p"), *events, serve(13, key="s"), traffic=traffic)
     )

@@ -74,9 +74,10 @@ def test_a_hit_that_never_pays_says_so(tmp_path: Path) -> None:
 
 def test_what_was_metered_is_shown_beside_the_proxy(run_dir: Path) -> None:
     summary = summarise(run_dir)
-    arm = {"n": 2, "cpu_s": 0.25, "cpu_j": 0.95}
+    arm = {"n": 2, "cpu_s": 0.25, "cpu_j": 0.95, "energy_j": 0.95, "j_per_output_token": 0.475}
     measured = {
-        "of": "geokv-tiny", "meter": "cpu-time", "gpu_idle_w": None, "arms": {"remote_hit": arm},
+        "of": "geokv-tiny", "meter": "cpu-time", "gpu_idle_w": None,
+        "cells": [{"cell": 1, "arms": {"remote_hit": arm}}],
     }  # fmt: skip
     summary["energy"]["measured"] = measured
     made = power_section(summary, run_dir)
@@ -85,8 +86,8 @@ def test_what_was_metered_is_shown_beside_the_proxy(run_dir: Path) -> None:
     table, said = made.blocks[at + 1], made.blocks[at + 2]
     assert isinstance(table, Table)
     assert (table.head, table.rows) == (
-        ["arm", "n", "cpu s", "cpu j"],
-        [["remote hit", "2", "0.25", "0.95"]],
+        ["cell", "arm", "n", "CPU s", "CPU J", "J", "J per output token"],
+        [["a-b 50 km", "remote hit", "2", "0.25", "0.95", "0.95", "0.475"]],
     )
     assert "not of what the run stands for" in said.text
 

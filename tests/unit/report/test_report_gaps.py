@@ -67,7 +67,8 @@ def test_long_tables_are_folded() -> None:
 def test_a_cell_whose_links_were_off_shows_no_number() -> None:
     tables = [one for one in blocks_of(True, False, True) if isinstance(one, Table)]
     assert {len(table.rows) for table in tables} == {2}
-    assert section_of(False) is None
+    none = section_of(False)
+    assert none is not None and [type(block) for block in none.blocks] == [Para]
 
 
 def test_a_run_from_before_there_were_gaps_has_no_section() -> None:

@@ -111,6 +111,18 @@ def test_queries_ask_at_the_right_steps(panel: dict[str, Any]) -> None:
             assert target["interval"] == "1s"
 
 
+def test_a_p99_is_of_a_hundred_requests_at_least() -> None:
+    """As everywhere else; what a few seconds bring is fewer."""
+    tails = [
+        target["expr"]
+        for panel in PANELS
+        for target in panel["targets"]
+        if "histogram_quantile(0.99," in target["expr"]
+    ]
+    assert len(tails) == 1
+    assert tails[0].endswith(" >= 100") and "rate(" not in tails[0]
+
+
 def test_the_verdict_is_one_and_stays() -> None:
     """``running`` was true within any range, too, and a run that is over is read no more."""
     (target,) = next(panel for panel in PANELS if panel["title"] == "Verdict")["targets"]
