@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 Event = dict[str, Any]
-REQUESTS = 60
+REQUESTS = 120
+"""A p99 is shown from a hundred answers on, and not before."""
 LINKS = ("a-b", "b-c", "a-c")
-_STEP_S = 0.1
+_STEP_S = 0.05
 _CUT_S, _CRASH_S = (1.0, 3.0), (3.5, 5.0)
 _NS = 10**9
 
@@ -43,8 +44,8 @@ def _steps() -> Iterator[tuple[float, Event]]:
         for fault in _faults(at_s - 1.0):
             yield at_s, {**fault, "part": 0, "cell": 0, "t_ns": round(at_s * _NS)}
         yield at_s, _request(number, round(at_s * _NS))
-        if number % 2 == 0:
-            yield at_s, _sample(number, at_s - 1.0)
+        if number % 4 == 0:
+            yield at_s, _sample(number // 2, at_s - 1.0)
     end_s = 2.0 + REQUESTS * _STEP_S
     yield end_s, {"event": "report"}
     yield end_s, {"event": "verdict", "verdict": "pass", "exit_code": 0, "reasons": []}
@@ -71,7 +72,7 @@ def _request(number: int, t_ns: int) -> Event:
         "event": "request", "part": 0, "cell": 0, "request_id": f"r{number}", "site": site,
         "tenant": "t", "warmup": False, "status": "error" if dead else "ok",
         "error": "refused" if dead else "", "t_ns": t_ns, "sent_ns": t_ns - _NS // 20,
-        "ttft_ns": None if dead else (20 + number) * 10**6, "ttft_ms": None,
+        "ttft_ns": None if dead else (20 + number // 2) * 10**6, "ttft_ms": None,
         "source": "remote" if remote else "none", "prompt_tokens": 1056,
         "cached_tokens": 256 * remote, "chunks_remote": remote, "chunks_local": 0,
         "chunks_disk": 0, "wire_bytes": 500_000 * remote,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from played_run import play
+from played_run import REQUESTS, play
 from prometheus_server import (
     Prometheus,
     Series,
@@ -36,7 +37,7 @@ def small_lab(folder: Path) -> Path:
     """Three sites and a quarter of a minute in which a link is cut and a site dies."""
     scenario = yaml.safe_load((CHECKOUT / "scenarios" / "live.yaml").read_text())
     scenario["name"] = "small_lab"
-    scenario["workload"].update(prefixes=6, requests=60, rate=4)
+    scenario["workload"].update(prefixes=6, requests=REQUESTS, rate=8)
     scenario["timeline"] = FAULTS
     path = folder / "small_lab.yaml"
     path.write_text(yaml.safe_dump(scenario))
@@ -110,8 +111,10 @@ def look_at(shown: Shown) -> None:
     checks: dict[str, Callable[[], None]] = {
         "Faults": lambda: _faults(shown.series("Faults", "fault", "kind", "target"), only=True),
         "Verdict": lambda: _equal(shown.series("Verdict", "verdict"), {("pass",): [1.0]}),
-        "Requests that have ended": lambda: _equal(shown.number("Requests that have ended"), 60),
-        "of": lambda: _equal(shown.number("of"), 60),
+        "Requests that have ended": lambda: _equal(
+            shown.number("Requests that have ended"), REQUESTS
+        ),
+        "of": lambda: _equal(shown.number("of"), REQUESTS),
         "Cells finished": lambda: _equal(shown.number("Cells finished"), 1),
         "Left": lambda: _left(shown),
         "Run's clock": lambda: _clock(shown),
@@ -156,6 +159,12 @@ def _ttft(shown: Shown) -> None:
         # Within a bucket the estimate is off by its width, and these are at most 2.5 times as
         # wide as they begin at.
         assert min(seen_s) / 2.5 <= min(line.numbers) <= max(line.numbers) <= 2.5 * max(seen_s)
+    (median,), (tail,) = shown.queries("Time to first token")
+    first_s, hundredth_s = (
+        next(at_s for at_s, number in line.points if not math.isnan(number))
+        for line in (median, tail)
+    )
+    assert hundredth_s - first_s > 3, "20 answers a second: the hundredth is five seconds later"
 
 
 def _requests(shown: Shown) -> None:
