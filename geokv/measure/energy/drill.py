@@ -12,6 +12,7 @@ from geokv.measure.energy.metered import not_metered
 from geokv.measure.energy.tornado import shown as shown_bars
 from geokv.measure.energy.tornado import tornado
 from geokv.measure.records import Manifest
+from geokv.measure.rounded import digits
 from geokv.scenario import Scenario, path_links
 from geokv.scenario.sweep import Cell
 from geokv.scenario.workload import Stream
@@ -76,6 +77,8 @@ def _shown(cell: DrillCell, one: Fleet, numbers: Constants) -> dict[str, Any]:
         "idle_s": round(one.idle_s, 6),
         "answered": one.answered,
         "energy_j": round(energy_j, 3),
+        "energy_consumed_kwh": digits(one.energy_consumed_kwh(numbers)),
+        "emissions_g": digits(one.emissions_g(numbers)),
         "j_per_answer": round(energy_j / one.answered, 3),
         "j_per_output_token": round(energy_j / one.output_tokens, 4) if one.output_tokens else None,
         "parts_j": {name: round(value, 3) for name, value in parts.items()},

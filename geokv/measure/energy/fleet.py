@@ -9,6 +9,9 @@ prefill.
     E_links = 2 ends · (P_end + P_switch) · T · links + e_bit · bits
     E       = PUE · (Σ sites + links)
 
+Grams are what the kWh of E come to at the one carbon intensity that all sites of a drill have, of
+operation alone (``account.py`` says what is left out).
+
 T is the same for all. Links are lit whether used or cut. What a request computed that got no
 answer is not known; such a site counts as idle then, and so the joules are at least these.
 """
@@ -19,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from geokv.measure.checker.exchanges import Exchange
+from geokv.measure.energy.account import J_PER_KWH
 from geokv.measure.energy.constants import Constants
 from geokv.measure.energy.request import ENDS_PER_LINK
 from geokv.units import NS_PER_S
@@ -63,6 +67,13 @@ class Fleet:
     def energy_j(self, numbers: Constants) -> float:
         """At the meters of all sites."""
         return numbers.pue.value * sum(self.parts_j(numbers).values())
+
+    def energy_consumed_kwh(self, numbers: Constants) -> float:
+        return self.energy_j(numbers) / J_PER_KWH
+
+    def emissions_g(self, numbers: Constants) -> float:
+        """Grams of CO2 equivalent."""
+        return self.energy_consumed_kwh(numbers) * numbers.carbon_intensity_g_per_kwh.value
 
 
 def fleet(

@@ -71,7 +71,7 @@ def _drill(summary: dict[str, Any], energy: dict[str, Any]) -> list[Block]:
     """Of all sites together: requests of a drill share their GPUs."""
     head = [
         "cell", "from first request to last answer s", "prefill s", "decode s", "idle s",
-        "all sites J", "J per answer", "J per output token",
+        "all sites J", "J per answer", "J per output token", "all sites gCO₂e", "mgCO₂e per answer",
     ]  # fmt: skip
     rows = [
         [
@@ -81,6 +81,8 @@ def _drill(summary: dict[str, Any], energy: dict[str, Any]) -> list[Block]:
             f"{one['energy_j']:,.0f}",
             words.number(one["j_per_answer"], 1),
             words.number(one["j_per_output_token"], 2),
+            _three(one["emissions_g"]),
+            _three(1000 * one["emissions_g"] / one["answered"]),
         ]
         for label, one in _labelled(summary, energy["fleets"])
     ]
@@ -89,7 +91,7 @@ def _drill(summary: dict[str, Any], energy: dict[str, Any]) -> list[Block]:
         Para(_ABOUT, quiet=True),
         Bullets(_grades(energy)),
         Table(head, rows, numbers=True),
-        Para(_FLEET, quiet=True),
+        Para(f"{_FLEET} {_powered_alike(energy)}", quiet=True),
         *chart(lambda: plot_tornado.draw(summary), "tornado", alt, _TORNADO),
     ]
 
@@ -127,6 +129,12 @@ def _powered(energy: dict[str, Any]) -> str:
         for site, power in one["sites"].items()
     )
     return f"Counted with: {'; '.join(said)}. Each end of a link pays one half of it."
+
+
+def _powered_alike(energy: dict[str, Any]) -> str:
+    """The same of a drill, all of whose sites have the constants'."""
+    pue, grams = (energy["constants"][name] for name in ("pue", "carbon_intensity_g_per_kwh"))
+    return f"Counted with PUE {pue['value']:g} and {grams['value']:g} gCO₂e per kWh at every site."
 
 
 def _each(

@@ -59,6 +59,11 @@ def test_a_fleet_by_hand() -> None:
     numbers = constants(Energy(), {})
     machines_j = 70 * 2.51 + 700 * 0.2 + 300 * 0.29 + 70 * 3 + 2 * 19 * 2 + 150e-12 * 64_000
     assert one.energy_j(numbers) == pytest.approx(1.5 * machines_j)
+    assert one.energy_consumed_kwh(numbers) == pytest.approx(1.5 * machines_j / 3.6e6)
+    assert one.emissions_g(numbers) == pytest.approx(481 * 1.5 * machines_j / 3.6e6)
+    clean = numbers.at("carbon_intensity_g_per_kwh", 30)
+    assert one.energy_j(clean) == one.energy_j(numbers)
+    assert one.emissions_g(clean) == pytest.approx(30 * 1.5 * machines_j / 3.6e6)
     assert fleet([refused], 3, 2, {}, 4) is None
 
 
@@ -95,15 +100,20 @@ def test_the_summary_of_a_drill(tmp_path: Path) -> None:
     machines_j = 70 * idle_s + 700 * 0.595 + 300 * 0.118 + 70 * 2 * 2.97 + links_j
     assert one["energy_j"] == pytest.approx(1.5 * machines_j, abs=2e-3)
     assert one["j_per_answer"] == pytest.approx(1.5 * machines_j / 60, abs=1e-3)
+    assert one["energy_consumed_kwh"] == pytest.approx(1.5 * machines_j / 3.6e6, rel=1e-6)
+    assert one["emissions_g"] == pytest.approx(481 * 1.5 * machines_j / 3.6e6, rel=1e-6)
     assert energy["tornado"]["of"] == "J per answer"
     assert energy["tornado"]["bars"][0]["constant"] == "host_w"
 
 
 @pytest.mark.slow
 def test_the_page_of_a_drill_shows_it(tmp_path: Path) -> None:
-    write_all(with_spans(Drill()).write(tmp_path))
+    (one,) = write_all(with_spans(Drill()).write(tmp_path))["energy"]["fleets"]
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "J per answer" in page
+    assert "J per answer" in page and "all sites gCO₂e" in page
+    shown = f"<td>{one['emissions_g']:.3g}</td><td>{1000 * one['emissions_g'] / 60:.3g}</td>"
+    assert shown in page.replace("\n", "")
+    assert "Counted with PUE 1.5 and 481 gCO₂e per kWh at every site." in page
     assert (tmp_path / "plots" / "tornado.svg").is_file()
 
 
