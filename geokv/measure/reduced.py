@@ -19,8 +19,7 @@ from geokv.measure.records import (
     load_requests,
     load_waits,
 )
-from geokv.measure.statistics.differences import Point
-from geokv.measure.statistics.replicates import points
+from geokv.measure.statistics.replicates import Point, points
 from geokv.scenario import Cell, Scenario, hash_as_written, read_back
 
 

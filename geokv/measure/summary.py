@@ -33,7 +33,7 @@ from geokv.measure.records import (
 from geokv.measure.reduced import reduce_run
 from geokv.measure.rounded import rounded, to_gbps, to_ms, to_percent
 from geokv.measure.soundness import examine
-from geokv.measure.statistics.differences import Point
+from geokv.measure.statistics.replicates import Point
 from geokv.measure.statistics.shown import notes as statistics_notes
 from geokv.measure.statistics.shown import shown_ttft, statistics
 from geokv.measure.texts import shown_answers

@@ -1,5 +1,6 @@
 """Which TTFTs of a run differ, and which do not, said of each pair that a reader would compare:
-the same arm in cells next to each other along an axis, and a remote hit against the other arms.
+the same arm in cells next to each other along an axis, and a remote hit against the other arms. In
+a drill that is swept the kinds of requests that it tells apart are what arms are elsewhere.
 
 With one seed the samples are requests, compared by Mann and Whitney's test. With several they are
 the medians of the seeds, which saw both sides of a pair, compared by Student's paired test (Georges
@@ -9,33 +10,34 @@ are adjusted together (``many.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, Protocol
 
-from geokv.measure.arm import ArmResult
-from geokv.measure.cell import CellResult
-from geokv.measure.lines import lines_along
+from geokv.measure.lines import OfCell, lines_along
 from geokv.measure.ranks import least_p, mann_whitney, wholly_apart
 from geokv.measure.statistics.many import ALPHA, adjusted
 from geokv.measure.statistics.student import of_mean
+from geokv.measure.statistics.ttft import Ttft
 from geokv.scenario.sweep import Cell
 
-REMOTE = "remote-hit"
 Outcome = Literal["differs", "no significant difference", "too few"]
 
 
-@dataclass(frozen=True)
-class Point:
-    """One point of the sweep: as it is reported, and the cell of each seed behind it."""
-
-    result: CellResult
-    by_seed: tuple[CellResult, ...]
+class Compared(OfCell, Protocol):
+    """One point of a sweep, of a measurement run or of a drill."""
 
     @property
-    def cell(self) -> Cell:
-        return self.result.cell
+    def valid(self) -> bool: ...
+
+    @property
+    def ttfts(self) -> Mapping[str, Sequence[Ttft]]:
+        """Arm, or kind of request → its times, of each seed that has them."""
+
+    @property
+    def against(self) -> Sequence[tuple[str, str]]:
+        """Pairs of arms, or of kinds, that are compared within the point."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class Difference:
         return "too few" if few else "no significant difference"
 
 
-def differences(points: Sequence[Point]) -> list[Difference]:
+def differences(points: Sequence[Compared]) -> list[Difference]:
     """Every pair of a run, axis by axis, then the arms of each cell. Void cells are in none.
     Each p is adjusted for all of them."""
     found = [*_neighbours(points), *_arms(points)]
@@ -78,41 +80,35 @@ def differences(points: Sequence[Point]) -> list[Difference]:
     return [replace(one, adjusted=value) for one, value in zip(found, values, strict=True)]
 
 
-def _neighbours(points: Sequence[Point]) -> Iterator[Difference]:
+def _neighbours(points: Sequence[Compared]) -> Iterator[Difference]:
     axes = dict.fromkeys(axis for point in points for axis in point.cell.settings)
     for axis in axes:
         for _, line in lines_along(axis, points):
-            sound = [point for point in line if point.result.valid]
+            sound = [point for point in line if point.valid]
             for one, other in pairwise(sound):
-                for arm in one.result.arms:
-                    sides = _side(one, arm), _side(other, arm)
-                    yield from _compared((one.cell, other.cell), (arm,), axis, *sides)
+                for arm, times in one.ttfts.items():
+                    cells, others = (one.cell, other.cell), other.ttfts.get(arm, ())
+                    yield from _compared(cells, (arm,), axis, times, others)
 
 
-def _arms(points: Sequence[Point]) -> Iterator[Difference]:
+def _arms(points: Sequence[Compared]) -> Iterator[Difference]:
     for point in points:
-        if not point.result.valid or REMOTE not in point.result.arms:
-            continue
-        for arm in point.result.arms:
-            if arm != REMOTE and not arm.startswith("control-"):
-                sides = _side(point, REMOTE), _side(point, arm)
-                yield from _compared((point.cell,), (REMOTE, arm), "", *sides)
-
-
-def _side(point: Point, arm: str) -> list[ArmResult]:
-    return [result.arms[arm] for result in point.by_seed if arm in result.arms]
+        for pair in point.against if point.valid else ():
+            yield from _compared((point.cell,), pair, "", *(point.ttfts[arm] for arm in pair))
 
 
 def _compared(
     cells: tuple[Cell, ...],
     arms: tuple[str, ...],
     axis: str,
-    first: list[ArmResult],
-    second: list[ArmResult],
+    first: Sequence[Ttft],
+    second: Sequence[Ttft],
 ) -> Iterator[Difference]:
     """Nothing where a side has no sample."""
+    if not first or not second:
+        return
     if len(first) == 1:
-        one, other = first[0].ttft.samples_ns, second[0].ttft.samples_ns
+        one, other = first[0].samples_ns, second[0].samples_ns
         test: Callable[[], float] = lambda: mann_whitney(one, other).p  # noqa: E731
         least = least_p(len(one), len(other)) if one and other else 1.0
     else:

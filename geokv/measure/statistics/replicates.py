@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from geokv.measure.answers import Comparison
 from geokv.measure.arm import ArmResult
@@ -22,11 +22,43 @@ from geokv.measure.fetching import Fetching
 from geokv.measure.hits import Hits
 from geokv.measure.percentile import Interval
 from geokv.measure.statistics.carried import CONFIDENCE
-from geokv.measure.statistics.differences import Point
 from geokv.measure.statistics.student import of_mean
 from geokv.measure.statistics.ttft import Ttft
 from geokv.scenario.seeds import AXIS
-from geokv.scenario.sweep import label
+from geokv.scenario.sweep import Cell, label
+
+REMOTE = "remote-hit"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of the sweep: as it is reported, and the cell of each seed behind it."""
+
+    result: CellResult
+    by_seed: tuple[CellResult, ...]
+
+    @property
+    def cell(self) -> Cell:
+        return self.result.cell
+
+    @property
+    def valid(self) -> bool:
+        return self.result.valid
+
+    @property
+    def ttfts(self) -> dict[str, list[Ttft]]:
+        """Arm → its times, of each seed."""
+        return {
+            arm: [one.arms[arm].ttft for one in self.by_seed if arm in one.arms]
+            for arm in self.result.arms
+        }
+
+    @property
+    def against(self) -> list[tuple[str, str]]:
+        """A remote hit with each other arm that is no control."""
+        arms = self.result.arms
+        others = (arm for arm in arms if arm != REMOTE and not arm.startswith("control-"))
+        return [(REMOTE, arm) for arm in others] if REMOTE in arms else []
 
 
 def points(results: Sequence[CellResult]) -> list[Point]:

@@ -8,7 +8,7 @@ from typing import Any
 from geokv.measure.percentile import Interval
 from geokv.measure.rounded import digits, to_ms
 from geokv.measure.statistics.carried import CONFIDENCE, least_for_interval, least_for_number
-from geokv.measure.statistics.differences import Difference, Point, differences
+from geokv.measure.statistics.differences import Compared, Difference, differences
 from geokv.measure.statistics.intervals import LEAST_FOR_MEAN, RESAMPLES
 from geokv.measure.statistics.many import ALPHA
 from geokv.measure.statistics.ttft import Ttft
@@ -22,7 +22,8 @@ from geokv.scenario import Scenario
 
 
 def shown_ttft(ttft: Ttft) -> dict[str, Any]:
-    """The keys of an arm that say how long it took; empty values are refused ones."""
+    """The keys of an arm, or of requests of a drill, that say how long it took; empty values are
+    refused ones."""
     return {
         "ttft_mean_ms": to_ms(ttft.mean_ns),
         "ttft_p50_ms": to_ms(ttft.p50_ns),
@@ -34,8 +35,8 @@ def shown_ttft(ttft: Ttft) -> dict[str, Any]:
     }
 
 
-def statistics(scenario: Scenario, clock: str, points: Sequence[Point]) -> dict[str, Any]:
-    """What is said of spread, warm-up and differences of a measurement run."""
+def statistics(scenario: Scenario, clock: str, points: Sequence[Compared]) -> dict[str, Any]:
+    """What is said of spread, warm-up and differences of a run."""
     found = differences(points)
     per_seed = len(scenario.seed_list) > 1
     return {
