@@ -1,13 +1,17 @@
-"""Which TTFTs of a run differ and which do not, in a line of neighbours and one of arms.
+"""Which TTFTs of a run differ and which do not: for a terminal in a line of neighbours and one of
+arms, for the Markdown report in a sentence each.
 
 What is compared, how and with which p is in ``summary.json``, on the page and in the Markdown
 report; a terminal says what a reader must know before believing that two rows of a table differ.
+Of a drill that is not swept nothing is compared, and nothing is said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from geokv.report.words import ARM_TITLES
 
 Difference = dict[str, Any]
 
@@ -18,13 +22,26 @@ _BETWEEN = {_SAME: f"{_SAME}:", _FEW: "too few to tell:", _DIFFERS: "different:"
 _FROM = {_SAME: f"{_SAME} from", _FEW: "too few to tell from", _DIFFERS: "differs from"}
 
 
+def differences_in_full(summary: dict[str, Any]) -> list[str]:
+    """A sentence per arm and axis and per pair of arms, and how they were tested."""
+    found = summary["statistics"]
+    if not found.get("said"):
+        return []
+    tests = found["tests"]
+    made = (
+        f"{tests['by']}, {tests['adjusted_for']} of them, p adjusted for all "
+        "(Benjamini and Hochberg)"
+    )
+    return [*found["said"], *([made] if tests["adjusted_for"] else [])]
+
+
 def differences_in_short(summary: dict[str, Any]) -> list[str]:
     """A line of neighbours and one of a remote hit against other arms, or what there is of them.
 
     An arm is named with those of its pairs that do not differ and those of which too few samples
     cannot tell, so that its others differ; an arm that has only such is said to.
     """
-    said: list[str] = summary["statistics"]["said"]
+    said: list[str] = summary.get("statistics", {}).get("said", [])
     if len(said) < 2:
         return said
     found: list[Difference] = summary["statistics"]["differences"]
@@ -34,9 +51,10 @@ def differences_in_short(summary: dict[str, Any]) -> list[str]:
         shown = _by_outcome(neighbours, lambda ones, outcome: _which(ones, outcome, values))
         lines.append("TTFT of neighbours, " + _joined(shown, _BETWEEN))
     if against := [one for one in found if not one["axis"]]:
-        first = against[0]["arms"][0].replace("_", " ")
+        arm = against[0]["arms"][0]
+        first = f"{'a' if arm in ARM_TITLES else 'what is'} {arm.replace('_', ' ')}"
         shown = _by_outcome(against, lambda ones, outcome: f"{_which(ones, outcome, {})} cells")
-        lines.append(f"TTFT of a {first}: " + _joined(shown, _FROM))
+        lines.append(f"TTFT of {first}: " + _joined(shown, _FROM))
     return lines
 
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from geokv.measure.drill.shown import brief
 from geokv.measure.drill.verdict import CONTROL_FAILS
 from geokv.report import words
+from geokv.report.differences import differences_in_short
 from geokv.report.drill_sweep import is_sweep, sweep_rows, sweep_titles
 from geokv.report.drill_words import cell_row, cell_titles, fault_rows, fault_titles, header
 
@@ -29,10 +30,11 @@ def drill_parts(
         tables: what a sweep shows as a whole.
     """
     parts: list[RenderableType] = [Text(line, style="dim") for line in header(summary)]
+    differ = [Text(said, style="dim") for said in differences_in_short(summary)]
     if is_sweep(summary):
         parts.append(_sweep(summary))
-        return [*parts, *tables, _judged(summary), *_excerpts(summary)]
-    parts.append(_cells(summary))
+        return [*parts, *tables, *differ, _judged(summary), *_excerpts(summary)]
+    parts += [_cells(summary), *differ]
     if rows := fault_rows(summary):
         parts.append(_faults(rows))
     parts.append(_judged(summary))

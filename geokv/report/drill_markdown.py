@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from geokv.report import words
+from geokv.report.differences import differences_in_full
 from geokv.report.drill_console import event_text
 from geokv.report.drill_sweep import is_sweep, sweep_rows, sweep_titles
 from geokv.report.drill_words import cell_row, cell_titles, fault_rows, fault_titles, header
@@ -23,6 +24,8 @@ def to_drill_markdown(summary: dict[str, Any]) -> str:
             lines += [f"## {plain(pivot.title)}", "", *_table(pivot.head, pivot.rows), ""]
     else:
         lines += ["", *_table(cell_titles(), [cell_row(cell) for cell in summary["cells"]]), ""]
+    if differ := differences_in_full(summary):
+        lines += ["## What differs", "", *(f"- {_cell(said)}" for said in differ), ""]
     if rows := fault_rows(summary):
         lines += ["## Faults", "", *_table(fault_titles(), rows), "", *_evidence(summary), ""]
     lines += [f"## Verdict: {summary['verdict']}", ""]

@@ -6,6 +6,7 @@ from typing import Any
 
 from geokv.report import words
 from geokv.report.answers import answers
+from geokv.report.differences import differences_in_full
 from geokv.report.grid import wide_table
 from geokv.report.pivot import pivots
 from geokv.report.sheet.markdown import plain
@@ -21,13 +22,8 @@ def to_markdown(summary: dict[str, Any]) -> str:
         lines += ["\\* out of range: shown for comparison, no limit applies.", ""]
     for pivot in pivots(summary):
         lines += [f"## {plain(pivot.title)}", "", *_numbers(pivot.head, pivot.rows), ""]
-    if summary["statistics"]["said"]:
-        lines += [
-            "## What differs",
-            "",
-            *(f"- {_cell(said)}" for said in _differences(summary)),
-            "",
-        ]
+    if differ := differences_in_full(summary):
+        lines += ["## What differs", "", *(f"- {_cell(said)}" for said in differ), ""]
     lines += _answers(summary)
     lines += [f"## Verdict: {summary['verdict']}", ""]
     lines += [f"- {reason}" for reason in summary["reasons"]]
@@ -46,15 +42,6 @@ def to_markdown(summary: dict[str, Any]) -> str:
             f"| {_cell(data['source'])} |"
         )
     return "\n".join(lines) + "\n"
-
-
-def _differences(summary: dict[str, Any]) -> list[str]:
-    tests = summary["statistics"]["tests"]
-    made = (
-        f"{tests['by']}, {tests['adjusted_for']} of them, p adjusted for all "
-        "(Benjamini and Hochberg)"
-    )
-    return [*summary["statistics"]["said"], *([made] if tests["adjusted_for"] else [])]
 
 
 def _answers(summary: dict[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from geokv.measure.checker.history import Event, History
@@ -95,6 +96,11 @@ def exchanges(history: History) -> list[Exchange]:
         )
         for event in history.of("request")
     ]
+
+
+def ttfts_of(asked: Iterable[Exchange]) -> list[int]:
+    """Times to first token of the answered, ns, in the order given."""
+    return [one.ttft_ns for one in asked if one.ttft_ns is not None]
 
 
 def prompt_name(event: Event) -> object:

@@ -11,14 +11,12 @@ from typing import Any
 from geokv.errors import RunError
 from geokv.measure.checker.history import load_histories
 from geokv.measure.drill.cell import reduce_drill_cell
+from geokv.measure.drill.compared import ANSWERED
 from geokv.measure.records import Manifest
 from geokv.measure.reduced import load_setup, reduce_run
 from geokv.scenario import Scenario
 from geokv.scenario.seeds import AXIS
 from geokv.scenario.sweep import Cell, Value, label
-
-ANSWERED = "answered"
-"""The arm of a drill that compares no kinds of requests."""
 
 Key = tuple[tuple[tuple[str, Value], ...], str]
 """Settings of a cell but for the seed, and an arm."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from geokv.measure.checker import check_all
+from geokv.measure.checker.exchanges import ttfts_of
 from geokv.measure.checker.finding import Finding
 from geokv.measure.checker.history import History
 from geokv.measure.drill.by_hand import commands, judged_by_hand
-from geokv.measure.drill.compared import During, Kind, by_kind, during
+from geokv.measure.drill.compared import ANSWERED, FETCHED, During, Kind, by_kind, during
 from geokv.measure.drill.fates import Fates, fates
 from geokv.measure.drill.faults import FaultSeen, faults_seen
 from geokv.measure.drill.promises import judge_drill, judge_events, misses_by_cause
 from geokv.measure.drill.recovery import Recovery, recoveries
 from geokv.measure.drill.sites import SiteTimes, by_site
 from geokv.measure.drill.soundness import examine
+from geokv.measure.statistics.intervals import Stream
+from geokv.measure.statistics.ttft import Ttft, reduce_ttft
 from geokv.scenario.sweep import Cell
 
 
@@ -30,6 +33,8 @@ class DrillCell:
     recoveries: list[Recovery]
     fates: Fates
     misses: dict[str, int]
+    ttft: Ttft
+    """Of all that were answered."""
     kinds: dict[str, Kind]
     """Where the stream compares kinds of requests."""
     outages: dict[str, During]
@@ -45,6 +50,23 @@ class DrillCell:
     def link_problems(self) -> list[str]:
         """Why no number of this cell counts (INV-7); empty when links kept to their plan."""
         return [line.said for line in self.lines if line.name == "links" and line.ok is False]
+
+    @property
+    def valid(self) -> bool:
+        """It ran to its end over links that kept to their plan."""
+        return self.recorded and not self.link_problems
+
+    @property
+    def ttfts(self) -> dict[str, list[Ttft]]:
+        """Kind of request → its times; of all together where a stream tells none apart."""
+        apart = {name: [kind.ttft] for name, kind in self.kinds.items()}
+        return apart or {ANSWERED: [self.ttft]}
+
+    @property
+    def against(self) -> list[tuple[str, str]]:
+        """What is cached with each other kind."""
+        others = (kind for kind in self.kinds if kind != FETCHED)
+        return [(FETCHED, kind) for kind in others] if FETCHED in self.kinds else []
 
     @property
     def is_control(self) -> bool:
@@ -72,6 +94,8 @@ def reduce_drill_cell(cell: Cell, history: History | None) -> DrillCell:
     recorded = history.end_ns is not None
     misses = dict(misses_by_cause(history))
     asked = {str(event["link"]): event.get("goodput_asked_bps") for event in history.of("links")}
+    rows = [one for one, _ in found.by_request]
+    stream = Stream(scenario.seed, (f"cell {cell.index}",))
     outages = {fault.name: during(found, fault) for fault in faults}
     return DrillCell(
         cell,
@@ -81,7 +105,8 @@ def reduce_drill_cell(cell: Cell, history: History | None) -> DrillCell:
         recovered,
         found,
         misses,
-        by_kind([one for one, _ in found.by_request]),
+        reduce_ttft(ttfts_of(rows), stream.of(ANSWERED)),
+        by_kind(rows, stream),
         {name: one for name, one in outages.items() if one is not None},
         sites,
         {link: int(rate) for link, rate in asked.items() if rate},

@@ -6,20 +6,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from geokv.measure.checker.exchanges import Exchange
+from geokv.measure.checker.exchanges import Exchange, ttfts_of
 from geokv.measure.drill.fates import Fates
 from geokv.measure.drill.faults import FaultSeen
-from geokv.measure.drill.sites import times_of
+from geokv.measure.statistics.intervals import Stream
+from geokv.measure.statistics.ttft import Ttft, reduce_ttft
 from geokv.units import NS_PER_S
+
+FETCHED, COMPUTED = "cached", "cold"
+"""Kinds of a stream that compares fetching with computing."""
+ANSWERED = "answered"
+"""What requests are called where a stream tells no kinds apart."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """TTFT of the answered requests of one kind; None where there was none, or too few for a p99.
+    """The requests of one kind; no goodput where nothing was fetched.
 
     Attributes:
         asked: how many were sent.
         remote: how many of the answered had a chunk of another site.
+        ttft: of the answered.
         goodput_bps: of the median request that fetched: bytes on the wire over the time from the
             plan to the last byte; not scaled back.
     """
@@ -27,9 +34,7 @@ class Kind:
     asked: int
     answered: int
     remote: int
-    p50_ns: int | None
-    p99_ns: int | None
-    max_ns: int | None
+    ttft: Ttft
     goodput_bps: float | None
 
 
@@ -43,16 +48,25 @@ class During:
     another site; None if there was none before the stream ended."""
 
 
-def by_kind(asked: Sequence[Exchange]) -> dict[str, Kind]:
-    """Name of the probe → its requests; empty where nothing is compared."""
+def by_kind(asked: Sequence[Exchange], stream: Stream | None) -> dict[str, Kind]:
+    """Name of the probe → its requests; empty where nothing is compared.
+
+    Args:
+        stream: where resampling draws from; None where no interval is to be said.
+    """
     names = sorted({str(one.request["probe"]) for one in asked if "probe" in one.request})
     return {
-        name: _kind([one for one in asked if one.request.get("probe") == name]) for name in names
+        name: _kind(
+            [one for one in asked if one.request.get("probe") == name], stream and stream.of(name)
+        )
+        for name in names
     }
 
 
 def during(found: Fates, fault: FaultSeen) -> During | None:
-    """None of a fault that was not seen to take effect."""
+    """None of a fault that was not seen to take effect. No interval is said of its requests: they
+    all met the same outage, and of outages it is one sample.
+    """
     took_ns = fault.took_ns
     if took_ns is None:
         return None
@@ -63,19 +77,16 @@ def during(found: Fates, fault: FaultSeen) -> During | None:
         if one.sent_ns >= took_ns and one.chunks_remote and one.first_ns is not None
     ]
     inside = [one for one in rows if fault.felt_by(one)]
-    return During(by_kind(inside), min(remote) - took_ns if remote else None)
+    return During(by_kind(inside, None), min(remote) - took_ns if remote else None)
 
 
-def _kind(asked: Sequence[Exchange]) -> Kind:
-    times = times_of(asked)
+def _kind(asked: Sequence[Exchange], stream: Stream | None) -> Kind:
     rates = sorted(rate for one in asked if (rate := _goodput_bps(one)) is not None)
     return Kind(
-        times.asked,
+        len(asked),
         sum(one.ok for one in asked),
         sum(one.ok and one.chunks_remote > 0 for one in asked),
-        times.p50_ns,
-        times.p99_ns,
-        times.max_ns,
+        reduce_ttft(ttfts_of(asked), stream),
         rates[(len(rates) - 1) // 2] if rates else None,
     )
 

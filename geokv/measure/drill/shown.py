@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from geokv.measure.checker.finding import Finding
@@ -13,9 +13,9 @@ from geokv.measure.drill.recovery import Recovery, Span
 from geokv.measure.drill.sites import SiteTimes, Times
 from geokv.measure.drill.stop import Stop
 from geokv.measure.drill.verdict import word_of
-from geokv.measure.percentile import percentile
 from geokv.measure.rounded import to_gbps, to_ms
-from geokv.measure.statistics.carried import tail
+from geokv.measure.statistics.shown import shown_ttft
+from geokv.measure.statistics.ttft import Ttft
 
 _SHOWN = 8
 """Longer lists in an excerpt, such as all keys of a site, are cut to so many."""
@@ -27,9 +27,9 @@ def shown_cell(cell: DrillCell) -> dict[str, Any]:
     """One of ``cells``."""
     rows = [one for one, _ in cell.fates.by_request]
     answered = [one for one in rows if one.ok]
-    times = [one.ttft_ns for one in answered if one.ttft_ns is not None]
     hits = sum(one.cached_tokens > 0 for one in answered)
     start_ns = min((one.sent_ns for one in rows), default=0)
+    scale = cell.cell.scenario.deployment.byte_scale
     return {
         "cell": cell.cell.index,
         "label": cell.cell.label,
@@ -39,18 +39,16 @@ def shown_cell(cell: DrillCell) -> dict[str, Any]:
         "control": cell.is_control,
         "verdict": word_of(cell),
         "recorded": cell.recorded,
-        "valid": cell.recorded and not cell.link_problems,
+        "valid": cell.valid,
         "problems": cell.link_problems,
         "requests": len(rows),
         "answered": len(answered),
-        "ttft_p50_ms": to_ms(percentile(times, 0.5) if times else None),
-        "ttft_p99_ms": to_ms(tail(times, 0.99)),
-        "ttft_max_ms": to_ms(max(times, default=None)),
+        **_ttft(cell.ttft),
         "hit_rate": round(hits / len(answered), 4) if answered else None,
         "bytes": sum(int(one.answers[0].get("wire_bytes") or 0) for one in answered),
         "fates": {"requests": cell.fates.requests, "fetches": cell.fates.fetches},
         "misses": cell.misses,
-        "kinds": _kinds(cell.kinds, cell.cell.scenario.deployment.byte_scale),
+        "kinds": _kinds(cell.kinds, scale, _ttft),
         "faults": _faults(cell, start_ns),
         "sites": [_site(one) for one in cell.sites],
         "lines": [_line(line) for line in cell.lines],
@@ -78,15 +76,15 @@ def _faults(cell: DrillCell, start_ns: int) -> list[dict[str, Any]]:
     ]
 
 
-def _kinds(kinds: dict[str, Kind], scale: int) -> dict[str, Any]:
+def _kinds(
+    kinds: dict[str, Kind], scale: int, times: Callable[[Ttft], dict[str, Any]]
+) -> dict[str, Any]:
     return {
         name: {
             "asked": kind.asked,
             "answered": kind.answered,
             "remote": kind.remote,
-            "ttft_p50_ms": to_ms(kind.p50_ns),
-            "ttft_p99_ms": to_ms(kind.p99_ns),
-            "ttft_max_ms": to_ms(kind.max_ns),
+            **times(kind.ttft),
             "goodput_gbps": to_gbps(None if kind.goodput_bps is None else kind.goodput_bps * scale),
         }
         for name, kind in kinds.items()
@@ -96,7 +94,10 @@ def _kinds(kinds: dict[str, Kind], scale: int) -> dict[str, Any]:
 def _during(one: During | None, scale: int) -> dict[str, Any] | None:
     if one is None:
         return None
-    return {"kinds": _kinds(one.kinds, scale), "first_remote_ms": to_ms(one.first_remote_ns)}
+    return {
+        "kinds": _kinds(one.kinds, scale, _percentiles),
+        "first_remote_ms": to_ms(one.first_remote_ns),
+    }
 
 
 def _site(one: SiteTimes) -> dict[str, Any]:
@@ -105,8 +106,17 @@ def _site(one: SiteTimes) -> dict[str, Any]:
 
 
 def _times(one: Times) -> dict[str, Any]:
+    return {"asked": one.asked, **_percentiles(one)}
+
+
+def _ttft(one: Ttft) -> dict[str, Any]:
+    """With how sure it is, and of how many."""
+    return {"n": len(one.samples_ns), **shown_ttft(one)}
+
+
+def _percentiles(one: Times | Ttft) -> dict[str, Any]:
+    """Without: of what one outage met, or one site saw."""
     return {
-        "asked": one.asked,
         "ttft_p50_ms": to_ms(one.p50_ns),
         "ttft_p99_ms": to_ms(one.p99_ns),
         "ttft_max_ms": to_ms(one.max_ns),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from geokv.measure.checker.exchanges import Exchange
+from geokv.measure.checker.exchanges import Exchange, ttfts_of
 from geokv.measure.drill.fates import Fates
 from geokv.measure.drill.faults import FaultSeen
 from geokv.measure.percentile import percentile
@@ -52,7 +52,7 @@ class SiteTimes:
 
 def times_of(rows: Sequence[Exchange]) -> Times:
     """Of these requests."""
-    times = [one.ttft_ns for one in rows if one.ttft_ns is not None]
+    times = ttfts_of(rows)
     return Times(
         len(rows),
         percentile(times, 0.5) if times else None,

@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from geokv.measure.drill.cell import DrillCell
-from geokv.measure.drill.compared import Kind
+from geokv.measure.drill.compared import COMPUTED, FETCHED
 from geokv.measure.lines import lines_along
+from geokv.measure.statistics.ttft import Ttft
 from geokv.scenario.cells import path_links
 from geokv.scenario.sweep import Value
 from geokv.scenario.timeline import Background
 from geokv.units import NS_PER_S
-
-FETCHED, COMPUTED = "cached", "cold"
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def _line(settings: dict[str, Value], line: list[DrillCell], title: str) -> Stop
     assert event is not None
     stream = scenario.workload
     ours = event.link in path_links(scenario.topology, stream.provider, stream.asker)
-    pairs = [(cell.kinds[FETCHED], cell.kinds[COMPUTED]) for cell in line]
+    pairs = [(cell.kinds[FETCHED].ttft, cell.kinds[COMPUTED].ttft) for cell in line]
     medians = [_over(one.p50_ns, other.p50_ns) for one, other in pairs]
     median = crossing(loads, medians)
     return Stop(
@@ -103,7 +102,7 @@ def _line(settings: dict[str, Value], line: list[DrillCell], title: str) -> Stop
         median,
         crossing(loads, [_over(one.p99_ns, other.p99_ns) for one, other in pairs]),
         crossing(loads, [_over(one.max_ns, other.max_ns) for one, other in pairs]),
-        all(kind.p99_ns is not None for pair in pairs for kind in pair),
+        all(times.p99_ns is not None for pair in pairs for times in pair),
         faster_above(loads, medians, median),
         _formula(line[0], event.link, *pairs[0]) if ours and not loads[0] else None,
     )
@@ -153,7 +152,7 @@ def formula(computed_ns: int, fetched_ns: int, wire_ns: float) -> float | None:
     return gain_ns / (gain_ns + wire_ns) if gain_ns > 0 else None
 
 
-def _formula(empty: DrillCell, link: str, fetched: Kind, computed: Kind) -> float | None:
+def _formula(empty: DrillCell, link: str, fetched: Ttft, computed: Ttft) -> float | None:
     rate_bps = empty.goodput_asked_bps.get(link)
     if not rate_bps or fetched.p50_ns is None or computed.p50_ns is None:
         return None

@@ -18,7 +18,7 @@ from geokv.measure.gaps import drill_views, gaps
 from geokv.measure.percentile import percentile
 from geokv.measure.records import Manifest
 from geokv.measure.reduced import load_setup
-from geokv.measure.statistics.shown import declared
+from geokv.measure.statistics.shown import declared, statistics
 from geokv.measure.statistics.shown import notes as statistics_notes
 from geokv.scenario import Scenario
 from geokv.scenario.workload import OpenLoop, Stream, Trace
@@ -36,7 +36,7 @@ def summarise_drill(run_dir: Path) -> dict[str, Any]:
     histories = {history.cell: history for history in load_histories(run_dir)}
     cells = [reduce_drill_cell(cell, histories.get(cell.index)) for cell in scenario.cells()]
     verdict, judged = decide_drill(cells)
-    void = {cell.cell.index for cell in cells if not cell.recorded or cell.link_problems}
+    void = {cell.cell.index for cell in cells if not cell.valid}
     return {
         "kind": "drill",
         "verdict": verdict.word,
@@ -53,7 +53,7 @@ def summarise_drill(run_dir: Path) -> dict[str, Any]:
         "warnings": _warnings(cells),
         "notes": [*_by_hand_notes(cells), *_notes(scenario, manifest)],
         "by_hand": in_summary([cell.commands for cell in cells]),
-        "statistics": declared(scenario, manifest.clock),
+        "statistics": _statistics(scenario, manifest.clock, cells),
         "control": scenario.control.model_dump(mode="json") if scenario.control else None,
         "cells": [shown_cell(cell) for cell in cells],
         "gaps": gaps(drill_views(scenario.cells(), histories, void), manifest.kv_bytes_per_token),
@@ -109,6 +109,12 @@ def _trace(trace: Trace) -> dict[str, Any]:
         "providers": trace.prepared_at,
         "cold": "keep",
     }
+
+
+def _statistics(scenario: Scenario, clock: str, cells: Sequence[DrillCell]) -> dict[str, Any]:
+    """Nothing of differences where there is one cell: its control differs on purpose."""
+    swept = [cell for cell in cells if not cell.is_control]
+    return statistics(scenario, clock, swept) if len(swept) > 1 else declared(scenario, clock)
 
 
 def _warnings(cells: Sequence[DrillCell]) -> list[str]:

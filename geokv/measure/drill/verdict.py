@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from geokv.measure.checker.finding import Finding
 from geokv.measure.drill.cell import DrillCell
-from geokv.measure.drill.stop import FETCHED
+from geokv.measure.drill.compared import FETCHED
 from geokv.measure.expect_sweep import judge_change
 from geokv.measure.result import Result
 from geokv.measure.verdict import Verdict
@@ -107,7 +107,11 @@ def _fetched(cell: DrillCell, of: str) -> float | None:
     kind = cell.kinds.get(FETCHED)
     if kind is None or cell.link_problems:
         return None
-    values = {"ttft": kind.p50_ns, "ttft_p99": kind.p99_ns, "goodput": kind.goodput_bps}
+    values = {
+        "ttft": kind.ttft.p50_ns,
+        "ttft_p99": kind.ttft.p99_ns,
+        "goodput": kind.goodput_bps,
+    }
     return values[of]
 
 

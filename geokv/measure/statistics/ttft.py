@@ -1,4 +1,5 @@
-"""The times to first token of one arm in one cell, with how sure they are."""
+"""The times to first token of one arm, or of one kind of request, in one cell, with how sure they
+are."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ class Ttft:
     """None is what there is nothing for, or too few samples to carry it.
 
     Attributes:
-        samples_ns: of the timed requests, in the order of their repeats.
+        samples_ns: of the timed requests, in the order of their repeats, or of sending.
         per_seed: whether numbers and intervals are over the seeds of a run and not over its
             requests; see ``replicates.py``.
     """
@@ -31,11 +32,12 @@ class Ttft:
     per_seed: bool = False
 
 
-def reduce_ttft(samples_ns: Sequence[int], stream: Stream) -> Ttft:
-    """Reduce the samples of one arm in one cell.
+def reduce_ttft(samples_ns: Sequence[int], stream: Stream | None) -> Ttft:
+    """Reduce the samples of one arm, or of one kind of request, in one cell.
 
     Args:
-        stream: where resampling draws from; each interval has one of its own.
+        stream: where resampling draws from; each interval has one of its own. None where no
+            interval is to be said.
     """
     n = len(samples_ns)
     return Ttft(
@@ -44,7 +46,7 @@ def reduce_ttft(samples_ns: Sequence[int], stream: Stream) -> Ttft:
         p50_ns=percentile(samples_ns, 0.5) if n else None,
         p99_ns=tail(samples_ns, 0.99),
         max_ns=max(samples_ns, default=None),
-        mean_interval=mean_interval(samples_ns, stream.of("mean")),
-        p50_interval=percentile_interval(samples_ns, 0.5, stream.of("p50")),
-        p99_interval=percentile_interval(samples_ns, 0.99, stream.of("p99")),
+        mean_interval=mean_interval(samples_ns, stream.of("mean")) if stream else None,
+        p50_interval=percentile_interval(samples_ns, 0.5, stream.of("p50")) if stream else None,
+        p99_interval=percentile_interval(samples_ns, 0.99, stream.of("p99")) if stream else None,
     )

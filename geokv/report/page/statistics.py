@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,10 @@ from geokv.report.page.section import Section
 from geokv.report.sheet.blocks import Block, Bullets, Fold, Heading, Para, Table
 
 _FOLD_FROM = 12
+_SHARED = (
+    "Requests of a drill share queues, caches and faults; intervals and tests count each as if it "
+    "had come by itself. Another seed, or the same fault at another moment, may well lie outside."
+)
 
 
 def statistics_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
@@ -18,11 +23,12 @@ def statistics_section(summary: dict[str, Any], run_dir: Path) -> Section | None
     if found is None:
         return None
     blocks: list[Block] = [Table(["", ""], _facts(found))]
-    if "differences" in found:
-        if found["said"]:
-            blocks += [Heading("What differs, and what does not", 3), Bullets(found["said"])]
-        blocks += [Heading("Time to first token, with intervals", 3), *_intervals(summary)]
-        blocks += _seeds(summary) + _machine(summary) + _differences(found)
+    # A drill that is not swept has nothing to compare.
+    if found.get("said"):
+        blocks += [Heading("What differs, and what does not", 3), Bullets(found["said"])]
+    blocks += [Heading("Time to first token, with intervals", 3), *_intervals(summary)]
+    blocks += _seeds(summary) + _machine(summary)
+    blocks += _differences(found, "kinds" if _is_drill(summary) else "arms")
     return Section("statistics", "How sure the numbers are", blocks)
 
 
@@ -47,31 +53,45 @@ def _facts(found: dict[str, Any]) -> list[list[str]]:
 
 
 def _intervals(summary: dict[str, Any]) -> list[Block]:
-    head = ["cell", "arm", "n", "mean ms", "interval", "median ms", "interval", "of %", "p99 ms",
-            "interval", "slowest ms"]  # fmt: skip
+    drill = _is_drill(summary)
+    head = ["cell", "requests" if drill else "arm", "n", "mean ms", "interval", "median ms",
+            "interval", "of %", "p99 ms", "interval", "slowest ms"]  # fmt: skip
     rows, tones = [], []
     for cell in summary["cells"]:
-        for name, title in words.ARM_TITLES.items():
-            if name in cell["arms"]:
-                rows.append([_label(cell), title, *_row(cell["arms"][name], cell["valid"])])
-                tones.append("" if cell["valid"] else "bad")
-    return _folded(f"All {len(rows)} cells and arms", Table(head, rows, numbers=True, tones=tones))
+        for title, times in _of_a_drill(cell) if drill else _arms(cell):
+            rows.append([_label(cell), title, *_row(times, cell["valid"])])
+            tones.append("bad" if not cell["valid"] else "quiet" if cell.get("control") else "")
+    said = f"All {len(rows)} cells and {'kinds of requests' if drill else 'arms'}"
+    shown = _folded(said, Table(head, rows, numbers=True, tones=tones))
+    return [*shown, Para(_SHARED, quiet=True)] if drill else shown
 
 
-def _row(arm: dict[str, Any], valid: bool) -> list[str]:
+def _arms(cell: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, title in words.ARM_TITLES.items():
+        if name in cell["arms"]:
+            yield title, cell["arms"][name]
+
+
+def _of_a_drill(cell: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """All that were answered, and each kind where the stream tells them apart."""
+    yield "all answered", cell
+    yield from ((name.replace("-", " "), kind) for name, kind in cell["kinds"].items())
+
+
+def _row(times: dict[str, Any], valid: bool) -> list[str]:
     if not valid:
-        return [str(arm["n"]), *[words.VOID] * 8]
-    confidence = (arm["interval"] or {}).get("confidence")
+        return [str(times["n"]), *[words.VOID] * 8]
+    confidence = (times["interval"] or {}).get("confidence")
     return [
-        str(arm["n"]),
-        _ms(arm["ttft_mean_ms"]),
-        _ends(arm["mean_interval"]),
-        _ms(arm["ttft_p50_ms"]),
-        _ends(arm["interval"]),
+        str(times["n"]),
+        _ms(times["ttft_mean_ms"]),
+        _ends(times["mean_interval"]),
+        _ms(times["ttft_p50_ms"]),
+        _ends(times["interval"]),
         words.NONE if confidence is None else f"{100 * confidence:.1f}",
-        _ms(arm["ttft_p99_ms"]),
-        _ends(arm["p99_interval"]),
-        _ms(arm["ttft_max_ms"]),
+        _ms(times["ttft_p99_ms"]),
+        _ends(times["p99_interval"]),
+        _ms(times["ttft_max_ms"]),
     ]
 
 
@@ -119,7 +139,7 @@ def _machine(summary: dict[str, Any]) -> list[Block]:
     return [Heading("Did the machine keep up?", 3), *_folded(f"All {len(rows)}", table), Para(said)]
 
 
-def _differences(found: dict[str, Any]) -> list[Block]:
+def _differences(found: dict[str, Any], arms: str) -> list[Block]:
     rows = [
         [
             " | ".join(one["labels"]),
@@ -129,13 +149,13 @@ def _differences(found: dict[str, Any]) -> list[Block]:
             words.NONE if one["p_adjusted"] is None else f"{one['p_adjusted']:g}",
             one["outcome"],
         ]
-        for one in found["differences"]
+        for one in found.get("differences", ())
     ]
     if not rows:
         return []
     tests = found["tests"]
     unit = "seeds" if found["unit"] == "seed" else "requests"
-    head = ["cells", "arms", unit, "p", "p adjusted", "outcome"]
+    head = ["cells", arms, unit, "p", "p adjusted", "outcome"]
     said = (
         f"{tests['by']}, two-sided; p adjusted for all {tests['adjusted_for']} of them (Benjamini "
     )
@@ -145,6 +165,10 @@ def _differences(found: dict[str, Any]) -> list[Block]:
 
 def _folded(said: str, table: Table) -> list[Block]:
     return [Fold(said, [table])] if len(table.rows) > _FOLD_FROM else [table]
+
+
+def _is_drill(summary: dict[str, Any]) -> bool:
+    return summary.get("kind") == "drill"
 
 
 def _label(cell: dict[str, Any]) -> str:

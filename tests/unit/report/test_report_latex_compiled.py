@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from handwritten import SCENARIO, Run
 from handwritten_drill import Drill
-from test_drill_compared import scenario as compared
+from handwritten_drill_sweep import sweep as compared
 from test_report_energy import SITES
 from test_report_sweeps import swept
 
