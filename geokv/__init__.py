@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from geokv.api.start import Running, start
     from geokv.cache.lifetime.fifo import Fifo
     from geokv.cache.lifetime.lru import Lru
-    from geokv.cache.lifetime.policy import EvictionPolicy
+    from geokv.cache.lifetime.policy import EvictionPolicy, MayGo
     from geokv.clock import now_ns
+    from geokv.coordinator.drill.stage import Stage
     from geokv.coordinator.faults.fault import Evidence, Fault
     from geokv.errors import ConfigError, FaultError, GeokvError, RunEnded, RunError
     from geokv.routing.policy import Arrival, RoutingPolicy, SiteLoad
@@ -43,6 +44,7 @@ _WHERE = {
     "Running": "geokv.api.start",
     "Picture": "geokv.api.run",
     "EvictionPolicy": "geokv.cache.lifetime.policy",
+    "MayGo": "geokv.cache.lifetime.policy",
     "Fifo": "geokv.cache.lifetime.fifo",
     "Lru": "geokv.cache.lifetime.lru",
     "RoutingPolicy": "geokv.routing.policy",
@@ -50,6 +52,7 @@ _WHERE = {
     "SiteLoad": "geokv.routing.policy",
     "Fault": "geokv.coordinator.faults.fault",
     "Evidence": "geokv.coordinator.faults.fault",
+    "Stage": "geokv.coordinator.drill.stage",
     "now_ns": "geokv.clock",
     "GeokvError": "geokv.errors",
     "ConfigError": "geokv.errors",
@@ -68,6 +71,7 @@ __all__ = [
     "Fifo",
     "GeokvError",
     "Lru",
+    "MayGo",
     "Picture",
     "RoutingPolicy",
     "Run",
@@ -76,6 +80,7 @@ __all__ = [
     "Running",
     "Scenario",
     "SiteLoad",
+    "Stage",
     "load_run",
     "now_ns",
     "run",

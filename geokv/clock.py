@@ -14,6 +14,7 @@ import asyncio
 import ctypes
 import os
 import time
+from collections.abc import Callable
 
 from geokv.units import NS_PER_S
 
@@ -32,7 +33,8 @@ class _Itimerspec(ctypes.Structure):
     _fields_ = (("it_interval", _Timespec), ("it_value", _Timespec))
 
 
-now_ns = time.monotonic_ns
+now_ns: Callable[[], int] = time.monotonic_ns
+"""The clock of a run, in ns; in virtual time each reading takes 256 of them."""
 
 
 async def charge(seconds: float) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from geokv import Scenario, run
+from geokv import MayGo, Scenario, run
 
 
 class NewestFirst:
@@ -31,7 +31,7 @@ class NewestFirst:
     def removed(self, key: bytes) -> None:
         del self._keys[key]
 
-    def evict(self, coming: bytes, may_go) -> bytes | None:
+    def evict(self, coming: bytes, may_go: MayGo) -> bytes | None:
         victim = next((key for key in reversed(self._keys) if may_go(key)), None)
         if victim is not None:
             del self._keys[victim]

@@ -22,8 +22,6 @@ from geokv.report.progress.tally import Tally
 
 BEGIN_S = 120.0
 """Real seconds until a run has its folder, at most: a scenario is checked in less."""
-TELL_S = 300.0
-"""Real seconds that a command waits by default: it may come while the VM boots."""
 END_S = 60.0
 """Real seconds until a run that is ended has stopped its VMs; its last tables may be written."""
 
@@ -89,7 +87,7 @@ class Running:
         """Whether it has not come to its end yet."""
         return not self._over.is_set()
 
-    def inject(self, fault: str | Mapping[str, Any], within_s: float = TELL_S) -> str:
+    def inject(self, fault: str | Mapping[str, Any], within_s: float = 300.0) -> str:
         """Make a fault now, and wait until it is seen to have taken effect.
 
         Args:
@@ -109,7 +107,7 @@ class Running:
         event = parse_fault(fault) if isinstance(fault, str) else plain(fault, {})
         return self._tell(within_s, "inject", event=event)
 
-    def heal(self, name: str, within_s: float = TELL_S) -> None:
+    def heal(self, name: str, within_s: float = 300.0) -> None:
         """Take back a fault that lasts, also one of the scenario, and wait until that is seen.
 
         Raises:
@@ -119,7 +117,7 @@ class Running:
         """
         self._tell(within_s, "heal", name=name)
 
-    def stop(self, within_s: float = TELL_S) -> None:
+    def stop(self, within_s: float = 300.0) -> None:
         """Send no more requests; the drill heals, looks at its books and is judged. Returns when
         it has heard that; ``wait`` waits for the verdict.
 
@@ -138,7 +136,7 @@ class Running:
         return str(event.get("name", ""))
 
     def events(self) -> list[dict[str, Any]]:
-        """Everything it has told so far, oldest first (docs/live.md says what there is)."""
+        """Everything it has told so far, oldest first (docs/live.md#events says what there is)."""
         return read_events(self.folder)
 
     def follow(self, within_s: float) -> Iterator[dict[str, Any]]:

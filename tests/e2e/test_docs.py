@@ -104,9 +104,10 @@ def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, Page]) -
 
 
 def test_every_public_name_is_in_the_reference(site: Path, pages: dict[Path, Page]) -> None:
-    places = pages[site / "reference" / "python.html"].places
-    assert {f"geokv.{name}" for name in geokv.__all__} <= places
-    assert {"geokv.Scenario.with_", "geokv.Run.table", "geokv.EvictionPolicy.evict"} <= places
+    page = pages[site / "reference" / "python.html"]
+    assert {f"geokv.{name}" for name in geokv.__all__} <= page.places
+    assert {"geokv.Scenario.with_", "geokv.Run.table", "geokv.Lru.evict"} <= page.places
+    assert "../scenarios.html#columns-of-tablecsv" in page.links  # a docstring's mention
 
 
 def test_search_works_from_disk_and_the_page_fits_a_phone(site: Path, browser: Browser) -> None:

@@ -14,9 +14,11 @@ class Lru(Fifo):
     """
 
     def used(self, key: bytes) -> None:
+        """``key`` goes to the end of the queue."""
         self._order.move_to_end(key)
 
     def chained(self, keys: Sequence[bytes]) -> None:
+        """All of them that are here go to the end of the queue, the head of the prefix last."""
         for key in reversed(keys):
             if key in self._order:
                 self._order.move_to_end(key)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 MayGo = Callable[[bytes], bool]
+"""Whether a key may go now: nothing reads its chunk, and no quota or lease keeps it."""
 
 
 class EvictionPolicy(Protocol):

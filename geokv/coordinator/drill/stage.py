@@ -34,7 +34,8 @@ class Stage:
     but probes and background flows, which live in namespaces of their own.
 
     Attributes:
-        lab, fleet: as built; ``fleet.sites[name]`` is the life of a site that runs now.
+        lab: the network as built; ``lab.disturb`` changes a fibre and tells nobody.
+        fleet: the processes; ``fleet.sites[name]`` is the life of a site that runs now.
         scenario: of the cell.
         progress: told about steps, for people and for the watchdog.
     """

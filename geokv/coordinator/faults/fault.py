@@ -36,7 +36,12 @@ class Evidence(NamedTuple):
 class Fault(ABC, Generic[E]):
     """One event of a timeline, as something that can be done.
 
+    ``E`` is the class of that event. A fault of a user's own gets a ``ForeignFault``: ``link``,
+    ``site`` and ``tenant`` as written in the timeline, and ``options``, which is its ``with``.
+
     Attributes:
+        event: what the timeline says of it.
+        stage: the running lab, its sites, and the history.
         kind: of its event; the module is called the same, with ``_``.
         deadline_s: at which the runner gives up waiting for evidence, of ``inject`` and of
             ``heal`` each.
