@@ -2,7 +2,8 @@
 
 Links are written for whoever reads the repository. One that leaves docs/ is turned to a copy
 inside the site: a page for text, the file itself for a drawing. A link to nothing stays as it is,
-and ``mkdocs build --strict`` refuses it.
+and ``mkdocs build --strict`` refuses it. Docstrings name pages as ``docs/live.md#pace``, for who
+reads the code; in the reference that is a link.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
 _DRAWN = {".svg", ".png"}
 _LANGUAGES = {".py": "python", ".yaml": "yaml", ".toml": "toml"}
+_MENTION = re.compile(r"(?<![\w/])docs/([\w/-]+)\.md(#[\w-]+)?")
 _LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)\s#]+)(#[^)\s]*)?(\))")
 
 
@@ -65,6 +67,19 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return f"{match[1]}{target}{match[3] or ''}{match[4]}"
 
     return _LINK.sub(turn, markdown)
+
+
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Make links of the pages that docstrings in the reference name."""
+    here = page.file.src_uri
+    if not here.startswith("reference/"):
+        return html
+
+    def turn(match: re.Match[str]) -> str:
+        target = posixpath.relpath(f"{match[1]}.html", posixpath.dirname(here))
+        return f'<a href="{target}{match[2] or ""}">{match[0]}</a>'
+
+    return _MENTION.sub(turn, html)
 
 
 def _named(entries: Any) -> Iterator[str]:

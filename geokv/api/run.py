@@ -78,16 +78,17 @@ class Run:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """``table.csv``: a row per cell. Columns are in docs/scenarios.md; flags are booleans,
-        numbers numbers, and what there is no number for is missing."""
+        """``table.csv``: a row per cell. Columns are in
+        docs/scenarios.md#columns-of-tablecsv; flags are booleans, numbers numbers, and what
+        there is no number for is missing."""
         from geokv.api.frames import read_table
 
         return read_table(self.folder / "table.csv")
 
     @cached_property
     def requests(self) -> pd.DataFrame:
-        """``requests.parquet``: a row per request, of a drill with the ``fate`` of each. Columns
-        are in docs/scenarios.md; times are integers of ns."""
+        """``requests.parquet``: a row per request, of a drill with the ``fate`` of each.
+        Columns are in docs/scenarios.md#columns-of-requestsparquet; times are integers of ns."""
         from geokv.api.frames import read_requests
 
         return read_requests(self.folder / "requests.parquet")
@@ -153,7 +154,7 @@ def run(
         scenario: a ``Scenario``, or what makes one.
         out: the run folder to make, new or empty; ``root/NAME/STAMP-HASH`` when not given.
         pace: virtual seconds per real second, at most: ``"1x"``, or a number from 0.01 to 1000;
-            as fast as it goes when not given (docs/live.md).
+            as fast as it goes when not given (docs/live.md#pace).
         live: samples among the events, and commands to a drill; when not given, where there is
             a pace.
         progress: True for a live view on a terminal and lines on standard error anywhere else,
