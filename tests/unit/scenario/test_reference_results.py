@@ -109,44 +109,6 @@ def test_a_figure_that_changed_is_a_difference(tmp_path: Path) -> None:
     assert SCRIPT.difference(reference, tmp_path)[0] == "--- reference ttft_vs_km.svg"
 
 
-@pytest.mark.parametrize("name", ["distance_ttft", "distance_pagewise"])
-def test_the_tables_of_the_readme_are_the_references(name: str) -> None:
-    """Every number, to the digits that are shown."""
-    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
-    part = readme[readme.index("is `geokv run distance_ttft`") :]
-    if name == "distance_pagewise":
-        part = part[part.index("`geokv run distance_pagewise` asks") :]
-    shown = [line for line in part.splitlines() if line.rstrip().endswith("✓")]
-    rows = rows_of(name)
-    for line, row in zip(shown, rows, strict=False):
-        cells = line.replace("*", " ").split()
-        for place, column, factor in _SHOWN_IN_README:
-            want, digits = float(row[column]) * factor, len(cells[place].partition(".")[2])
-            assert float(cells[place]) == pytest.approx(want, abs=0.5001 * 10**-digits), line
-        assert cells[10] == f"{row['wrong']}/{row['compared']}"
-    assert len(shown) >= len(rows)
-
-
-_SHOWN_IN_README = (
-    (0, "km", 1),
-    (1, "rtt_asked_ms", 1),
-    (2, "rtt_measured_ms", 1),
-    (3, "recompute_ttft_p50_ms", 1),
-    (4, "local_hit_ttft_p50_ms", 1),
-    (5, "remote_hit_ttft_p50_ms", 1),
-    (6, "gain", 100),
-    (7, "gain_change_percent", 1),
-    (8, "remote_hit_bound_ms", 1),
-    (9, "remote_hit_ratio_to_bound", 1),
-    (11, "remote_hit_bytes", 4 / 2**30),
-    (12, "recompute_energy_proxy_j", 1),
-    (13, "local_hit_energy_proxy_j", 1),
-    (14, "remote_hit_energy_proxy_j", 1),
-)
-"""Place in a line of the table, column of the reference, and what it is multiplied by; bytes on the
-wire are a quarter of the deployment's there."""
-
-
 def test_a_reference_is_written_with_the_files_it_has(tmp_path: Path) -> None:
     reference, out = tmp_path / "reference", tmp_path / "out"
     for folder in (reference, out / "plots"):
