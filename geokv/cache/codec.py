@@ -44,6 +44,7 @@ class Shape:
 
     @classmethod
     def of(cls, layout: ChunkLayout) -> Shape:
+        """Of the groups of chunks that lie like this."""
         return cls(layout.dtype, layout.head_dim)
 
 

@@ -33,9 +33,11 @@ class CodecCost:
         return CodecCost(self.encode_bytes_per_s / byte_scale, self.decode_bytes_per_s / byte_scale)
 
     def encode_ns(self, n_bytes: int) -> int:
+        """To code ``n_bytes``, counted before coding."""
         return round(n_bytes / self.encode_bytes_per_s * NS_PER_S)
 
     def decode_ns(self, n_bytes: int) -> int:
+        """To decode to ``n_bytes``."""
         return round(n_bytes / self.decode_bytes_per_s * NS_PER_S)
 
 

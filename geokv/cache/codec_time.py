@@ -123,6 +123,7 @@ class CodecTime:
         return self._decoding.do(priority, self._costs[codec].decode_ns(n_bytes), work)
 
     def stats(self) -> dict[str, int]:
+        """Per direction: ns spent coding, and ns by which its work was late."""
         return {
             "encode_busy_ns": self._encoding.busy_ns,
             "encode_late_ns": self._encoding.late_ns,

@@ -41,10 +41,12 @@ class Plan:
 
     @property
     def local_chunks(self) -> int:
+        """How many chunks of the prefix lie at this site, its disk included."""
         return sum(source[0] == LOCAL for source in self.sources)
 
     @property
     def remote_chunks(self) -> int:
+        """How many must come from other sites."""
         return len(self.refs) - self.local_chunks
 
 

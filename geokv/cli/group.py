@@ -21,6 +21,7 @@ class Commands(TyperGroup):
             command.help = flowing(command.help or "")
 
     def invoke(self, ctx: Any) -> Any:
+        """As typer's; Ctrl-C and signals to end are said, and have an exit code each."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:

@@ -35,6 +35,7 @@ class Child:
 
     @property
     def pid(self) -> int:
+        """Of its ``geokv run``."""
         return self.process.pid
 
 

@@ -65,11 +65,14 @@ class Ended:
 class Watch(Protocol):
     """Whoever shows what is going on."""
 
-    def begun(self, number: int) -> None: ...
+    def begun(self, number: int) -> None:
+        """Run ``number`` of the suite, from 0, has started."""
 
-    def step(self, number: int, step: dict[str, Any]) -> None: ...
+    def step(self, number: int, step: dict[str, Any]) -> None:
+        """It has told a step, as ``geokv.live.events`` has them."""
 
-    def ended(self, number: int, ended: Ended) -> None: ...
+    def ended(self, number: int, ended: Ended) -> None:
+        """It is over."""
 
 
 def exit_code(ended: Sequence[Ended]) -> int:

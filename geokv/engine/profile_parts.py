@@ -83,10 +83,12 @@ class ModelShape(Strict):
 
     @property
     def weights_bytes(self) -> int:
+        """All parameters, in the 2 bytes of a bfloat16."""
         return self.parameters * ELEMENT_BYTES
 
     @property
     def kv_bytes_per_token(self) -> int:
+        """Keys and values of all layers, in bfloat16."""
         return 2 * self.layers * self.kv_heads * self.head_dim * ELEMENT_BYTES
 
     @property

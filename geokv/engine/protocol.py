@@ -20,10 +20,12 @@ class Model(Protocol):
     """
 
     @property
-    def config(self) -> ModelConfig: ...
+    def config(self) -> ModelConfig:
+        """Layers, heads, vocabulary and longest context."""
 
     @property
-    def fingerprint(self) -> str: ...
+    def fingerprint(self) -> str:
+        """Of weights and shape."""
 
     @property
     def dtype(self) -> torch.dtype:
@@ -31,7 +33,8 @@ class Model(Protocol):
         ...
 
     @property
-    def device(self) -> torch.device: ...
+    def device(self) -> torch.device:
+        """Where it computes, and where its pools lie."""
 
     def new_pool(self, blocks: int, block_tokens: int = 16) -> BlockPool:
         """A pool of this model's KV shape."""

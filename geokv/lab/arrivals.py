@@ -17,6 +17,7 @@ class Arrivals:
         self._some = asyncio.Event()
 
     def add(self, number: int) -> None:
+        """``number`` came, now; a second one of it changes nothing."""
         self.came_ns.setdefault(number, now_ns())
         self._some.set()
 

@@ -65,9 +65,11 @@ class GeokvFrame(Packet):  # type: ignore[misc]
     )
 
     def guess_payload_class(self, payload: bytes) -> Any:
+        """A record behind CHUNK, a body behind any other kind."""
         return GeokvRecord if self.kind == Kind.CHUNK else GeokvBody
 
     def mysummary(self) -> str:
+        """Kind and sequence number."""
         return f"geokv {Kind(self.kind).name} #{self.sequence}"
 
 
@@ -89,10 +91,12 @@ class GeokvBody(Packet):  # type: ignore[misc]
             return None
 
     def mysummary(self) -> str:
+        """The message in words."""
         message = self.message
         return _short(message) if message is not None else "unreadable body"
 
     def extract_padding(self, rest: bytes) -> tuple[bytes, bytes]:
+        """What follows is the next frame."""
         return b"", rest
 
 
@@ -139,6 +143,7 @@ class GeokvRecord(Packet):  # type: ignore[misc]
     )
 
     def mysummary(self) -> str:
+        """Whose chunk, how long, and for which request."""
         return (
             f"request={self.request} key={bytes(self.key).hex()[:8]} "
             f"tenant={bytes(self.tenant).decode(errors='replace')} tokens={self.token_count} "
@@ -146,6 +151,7 @@ class GeokvRecord(Packet):  # type: ignore[misc]
         )
 
     def extract_padding(self, rest: bytes) -> tuple[bytes, bytes]:
+        """What follows is the chunk's payload."""
         return b"", rest
 
 

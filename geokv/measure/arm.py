@@ -42,6 +42,7 @@ class ArmResult:
 
     @property
     def p50_ns(self) -> int | None:
+        """Median TTFT; None when no request was answered."""
         return self.ttft.p50_ns
 
 

@@ -13,7 +13,8 @@ class OfCell(Protocol):
     """Whatever a cell was reduced to."""
 
     @property
-    def cell(self) -> Cell: ...
+    def cell(self) -> Cell:
+        """The cell it was."""
 
 
 Reduced = TypeVar("Reduced", bound=OfCell)

@@ -27,6 +27,7 @@ class Spans(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     @property
     def total_ns(self) -> int:
+        """Their sum: the TTFT."""
         return sum(getattr(self, name) for name in self.__struct_fields__)
 
 

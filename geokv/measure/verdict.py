@@ -30,6 +30,7 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
+        """0, 1, 3 or 4, in the order of the words above."""
         return EXIT_CODES[self.word]
 
 

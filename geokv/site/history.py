@@ -44,4 +44,5 @@ class HistoryFile:
             raise unwritable(Path(self._stream.name), error) from None
 
     def close(self) -> None:
+        """Write what is left and close the file."""
         self._stream.close()

@@ -21,6 +21,7 @@ class LiveFigures(Collector):
         self._values = labels
 
     def collect(self) -> Iterator[Metric]:
+        """One sample of each, as of now."""
         loop, engine = self._worker.loop.stats(), self._worker.engine.stats()
         tier = self._worker.cache.tier.stats()
         yield self._gauge("vllm:num_requests_running", "Answers that have blocks.", loop.running)

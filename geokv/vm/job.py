@@ -35,6 +35,7 @@ class Job:
 
     @classmethod
     def read(cls, path: Path) -> Job:
+        """The job that ``write`` has put there."""
         data = json.loads(path.read_text(encoding="utf-8"))
         return cls(**{**data, "argv": tuple(data["argv"])})
 

@@ -35,6 +35,7 @@ class Place:
         return boot_command(self.kernel, self.clock, job, processor)
 
     def environment(self) -> dict[str, str]:
+        """Of the process that carries a job."""
         return dict(os.environ) if self.kernel is None else boot_environment()
 
 

@@ -52,9 +52,11 @@ class Calls(Protocol):
     """What of a transport is needed here."""
 
     @property
-    def incarnation(self) -> int: ...
+    def incarnation(self) -> int:
+        """Of this site's process; greater than that of any earlier life."""
 
-    async def call(self, site: str, method: str, body: bytes, deadline_ns: int) -> bytes: ...
+    async def call(self, site: str, method: str, body: bytes, deadline_ns: int) -> bytes:
+        """One small request to a handler of ``site``; FetchError when no answer comes in time."""
 
 
 class Heads(msgspec.Struct, frozen=True, array_like=True):

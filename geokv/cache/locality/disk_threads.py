@@ -36,6 +36,7 @@ class DiskThreads:
 
     @property
     def abandoned(self) -> bool:
+        """Whether its work was given up, because the disk hangs."""
         return self._abandoned.is_set()
 
     async def run(self, work: Callable[[], T]) -> T:

@@ -38,6 +38,7 @@ class Outage:
 
     @property
     def down(self) -> bool:
+        """Whether the disk has refused and nothing could be written since."""
         return bool(self.reason)
 
     @property

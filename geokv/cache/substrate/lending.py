@@ -39,6 +39,7 @@ class Lent(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> tuple[int, int, int]:
+        """What tells it from other stretches: segment, offset, length."""
         return self.segment, self.offset, self.length
 
 

@@ -82,6 +82,7 @@ class DescriptorList:
 
     @classmethod
     def of(cls, *items: Descriptor, kind: MemoryKind = "DRAM") -> DescriptorList:
+        """A list of these."""
         return cls(items, kind)
 
 
@@ -107,6 +108,7 @@ class Pair:
 
     @property
     def view(self) -> memoryview:
+        """The local bytes, ``[length]``."""
         return self.segment.view[self.offset : self.offset + self.length]
 
 

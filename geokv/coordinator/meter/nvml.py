@@ -61,6 +61,7 @@ class Nvml:
         return found
 
     def close(self) -> None:
+        """Let go of the driver's library."""
         self._nvml.nvmlShutdown()
 
     def _call(self, name: str, *args: object) -> None:

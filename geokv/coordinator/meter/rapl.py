@@ -46,6 +46,7 @@ class Rapl:
 
     @property
     def zones(self) -> list[str]:
+        """Names of the packages that are read."""
         return list(self._files)
 
     def total_uj(self) -> int:

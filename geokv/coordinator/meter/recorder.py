@@ -87,6 +87,7 @@ class Meters:
         }
 
     def close(self) -> None:
+        """Let go of what a meter holds open."""
         if self.nvml:
             self.nvml.close()
 

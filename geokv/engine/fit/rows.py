@@ -40,10 +40,12 @@ class Row:
 
     @property
     def error(self) -> FitError:
+        """Of the predictions, over these points."""
         return error_of(self.predicted, self.measured)
 
     @property
     def within(self) -> bool:
+        """Whether median and 95th percentile of the error keep to the bar."""
         return self.error.median <= MEDIAN_BAR and self.error.p95 <= P95_BAR
 
 

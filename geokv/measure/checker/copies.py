@@ -32,6 +32,7 @@ class Filling:
 
     @property
     def place(self) -> int | None:
+        """Number of its slot in the tier; None where the history has none."""
         place = self.event.get("place")
         return place if isinstance(place, int) and place >= 0 else None
 

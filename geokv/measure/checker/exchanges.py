@@ -29,18 +29,22 @@ class Exchange:
 
     @property
     def request_id(self) -> str:
+        """As the client named it."""
         return str(self.request["request_id"])
 
     @property
     def site(self) -> str:
+        """That it was sent to."""
         return str(self.request["site"])
 
     @property
     def tenant(self) -> str:
+        """Whose key it carried; empty where the history does not say."""
         return str(self.request.get("tenant", ""))
 
     @property
     def sent_ns(self) -> int:
+        """When the client sent it."""
         return int(self.request["t_ns"])
 
     @property
@@ -50,24 +54,29 @@ class Exchange:
 
     @property
     def ok(self) -> bool:
+        """Whether the first answer was whole."""
         return bool(self.answers) and self.answers[0]["status"] == "ok"
 
     @property
     def ttft_ns(self) -> int | None:
+        """From sending to the first token; None without a whole answer."""
         value = self.answers[0].get("ttft_ns") if self.ok else None
         return int(value) if value is not None else None
 
     @property
     def first_ns(self) -> int | None:
+        """When the first token came; None without a whole answer."""
         value = self.answers[0].get("first_ns") if self.ok else None
         return int(value) if value is not None else None
 
     @property
     def cached_tokens(self) -> int:
+        """Of the prompt, as the answer said; 0 without one."""
         return int(self.answers[0].get("cached_tokens") or 0) if self.answers else 0
 
     @property
     def prompt_tokens(self) -> int:
+        """Length of the prompt; 0 where the history does not say."""
         return int(self.request.get("prompt_tokens") or 0)
 
     @property

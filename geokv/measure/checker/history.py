@@ -41,9 +41,11 @@ class History:
         return (self.events[place] for place in places)
 
     def has(self, *ops: str) -> bool:
+        """Whether there is an event of any of these operations."""
         return any(op in self._places for op in ops)
 
     def count(self, *ops: str) -> int:
+        """How many events of these operations there are."""
         return sum(len(self._places.get(op, ())) for op in ops)
 
     @property

@@ -70,6 +70,7 @@ class DrillCell:
 
     @property
     def is_control(self) -> bool:
+        """Whether it is the cell that must fail."""
         return self.cell.control is not None
 
 

@@ -23,11 +23,13 @@ class FaultSeen:
 
     @property
     def took_ns(self) -> int | None:
+        """When it was seen to have taken effect; None if it was not."""
         event = self._phase("took-effect")
         return int(event["t_ns"]) if event else None
 
     @property
     def healed_ns(self) -> int | None:
+        """When it was seen to have healed; None if it was not."""
         event = self._phase("healed")
         return int(event["t_ns"]) if event else None
 

@@ -43,6 +43,7 @@ class Account:
 
     @property
     def gpu_j(self) -> float:
+        """All that the GPU drew, idle included."""
         return self.gpu_idle_j + self.gpu_prefill_j + self.gpu_decode_j
 
     @property
@@ -57,14 +58,17 @@ class Account:
 
     @property
     def machines_j(self) -> float:
+        """At the server and on the link, before PUE."""
         return self.at_the_server_j + self.on_the_link_j
 
     @property
     def energy_j(self) -> float:
+        """At the sites' meters: each part times the PUE of where it is drawn."""
         return self.ends.here.pue * self.at_the_server_j + self._link_pue * self.on_the_link_j
 
     @property
     def energy_consumed_kwh(self) -> float:
+        """``energy_j`` in kWh, as CodeCarbon names it."""
         return self.energy_j / J_PER_KWH
 
     @property

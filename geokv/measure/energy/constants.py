@@ -29,6 +29,7 @@ class Constants:
     carbon_intensity_g_per_kwh: Constant = DEFAULTS["carbon_intensity_g_per_kwh"]
 
     def shown(self) -> dict[str, dict[str, Any]]:
+        """Name → value, range and source, as ``summary.json`` has them."""
         return {name: getattr(self, name).model_dump() for name in names()}
 
     def at(self, name: str, value: float) -> Constants:

@@ -49,6 +49,7 @@ class Fleet:
 
     @property
     def idle_s(self) -> float:
+        """In which sites neither prefilled nor decoded."""
         return self.duration_s * self.sites - self.prefill_s - self.decode_s
 
     def parts_j(self, numbers: Constants) -> dict[str, float]:

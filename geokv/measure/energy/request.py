@@ -37,6 +37,7 @@ class Joules:
 
     @property
     def total_j(self) -> float:
+        """The proxy of ``table.csv``."""
         return self.gpu_j + self.optics_j + self.transfer_j
 
 

@@ -40,10 +40,12 @@ class Saving:
 
     @property
     def saved_j_per_gb(self) -> float | None:
+        """None when nothing was moved."""
         return self.saved_j / self.moved_gb if self.moved_gb else None
 
     @property
     def saved_marginal_j_per_gb(self) -> float | None:
+        """None when nothing was moved."""
         return self.saved_marginal_j / self.moved_gb if self.moved_gb else None
 
 

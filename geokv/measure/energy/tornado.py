@@ -26,6 +26,7 @@ class Bar:
 
     @property
     def swing(self) -> float:
+        """How far the ends of the constant's range are apart in the result."""
         return abs(self.at_high - self.at_low)
 
 

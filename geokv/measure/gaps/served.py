@@ -67,6 +67,7 @@ class Served:
 
     @property
     def timed(self) -> bool:
+        """Whether it was answered and has a TTFT with all its spans."""
         return self.ok and self.ttft_ns is not None and self.spans is not None
 
     def span(self, *names: str) -> int:
@@ -103,9 +104,11 @@ class CellView:
 
     @property
     def scenario(self) -> Scenario:
+        """Of the cell, its swept values set."""
         return self.cell.scenario
 
     def chunk_tokens(self, site: str) -> int:
+        """Tokens of one chunk at this site."""
         return self.scenario.deployment.at(site).chunk_tokens
 
     @property

@@ -29,7 +29,8 @@ class Compared(OfCell, Protocol):
     """One point of a sweep, of a measurement run or of a drill."""
 
     @property
-    def valid(self) -> bool: ...
+    def valid(self) -> bool:
+        """Whether its numbers count (INV-7)."""
 
     @property
     def ttfts(self) -> Mapping[str, Sequence[Ttft]]:

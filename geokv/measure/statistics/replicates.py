@@ -39,10 +39,12 @@ class Point:
 
     @property
     def cell(self) -> Cell:
+        """As it is reported: of the first seed."""
         return self.result.cell
 
     @property
     def valid(self) -> bool:
+        """Whether its numbers count (INV-7)."""
         return self.result.valid
 
     @property

@@ -27,6 +27,7 @@ class Differs:
 
     @property
     def said(self) -> str:
+        """Path and both values, for people."""
         return f"{self.path}: {_shown(self.base)} and {_shown(self.other)}"
 
 

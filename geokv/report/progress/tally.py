@@ -80,6 +80,7 @@ class Tally:
 
     @property
     def cells_done(self) -> int:
+        """How many cells have come to their end, of all VMs."""
         return len(self._took_s)
 
     def take(self, step: dict[str, Any]) -> None:

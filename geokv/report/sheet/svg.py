@@ -39,6 +39,7 @@ class Drawing:
         self, x1: float, y1: float, x2: float, y2: float, stroke: str, width: float = 1.0,
         dash: str = "",
     ) -> None:  # fmt: skip
+        """A straight line; ``dash`` as of SVG, ``4 3``."""
         more = {"stroke-dasharray": dash} if dash else {}
         self._add("line", "", x1=x1, y1=y1, x2=x2, y2=y2, stroke=stroke,
                   **{"stroke-width": width, **more})  # fmt: skip
@@ -74,6 +75,7 @@ class Drawing:
         self, x: float, y: float, text: str, *, size: float = 12, fill: str = "#1c2030",
         anchor: str = "start", weight: int = 400,
     ) -> None:  # fmt: skip
+        """One line of text; ``anchor`` is ``start``, ``middle`` or ``end``, ``size`` pixels."""
         more = {"font-weight": weight} if weight != 400 else {}
         shown = _attributes(
             {"x": x, "y": y, "font-size": size, "fill": fill, "text-anchor": anchor, **more}

@@ -32,6 +32,7 @@ class Dice:
         self._generator = generator
 
     def one_of(self, values: Sequence[str]) -> str:
+        """Each equally likely."""
         return values[int(self._generator.integers(len(values)))]
 
     def between(self, low: float, high: float) -> float:
@@ -39,9 +40,11 @@ class Dice:
         return round(float(self._generator.uniform(low, high)), 3)
 
     def whole(self, low: int, high: int) -> int:
+        """A whole number, both ends included."""
         return int(self._generator.integers(low, high + 1))
 
     def share(self, low: float, high: float) -> float:
+        """A share or factor, to a hundredth."""
         return round(float(self._generator.uniform(low, high)), 2)
 
     def halves(self, values: Sequence[str]) -> list[list[str]]:

@@ -59,6 +59,7 @@ class TraceLine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def prepares(self) -> bool:
+        """Whether it is sent to fill caches, and not measured."""
         return self.group == PREPARE
 
 

@@ -86,6 +86,7 @@ class Channel:
 
     @property
     def closed(self) -> bool:
+        """Whether the connection has ended, from whichever side."""
         return self._error is not None
 
     # -- receiving -------------------------------------------------------------

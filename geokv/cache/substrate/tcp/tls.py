@@ -47,15 +47,19 @@ class TlsSocket:
         self._ended = False
 
     def fileno(self) -> int:
+        """Of the socket below."""
         return self._sock.fileno()
 
     def getsockopt(self, *what: Any) -> Any:
+        """Of the socket below."""
         return self._sock.getsockopt(*what)
 
     def getsockname(self) -> Any:
+        """Of the socket below."""
         return self._sock.getsockname()
 
     def close(self) -> None:
+        """Close the socket below; the other end is not told by TLS."""
         self._sock.close()
 
     def recv_into(self, view: memoryview) -> int:

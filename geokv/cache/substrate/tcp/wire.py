@@ -285,6 +285,7 @@ class FrameCodec:
 
     @property
     def mac_bytes(self) -> int:
+        """Length of the MAC behind a received body; 0 where there is none."""
         return MAC_BYTES if self._receive_mac is not None else 0
 
     def pack(self, kind: Kind, body: bytes) -> bytes:
