@@ -17,8 +17,8 @@ class Scenario:
     """What to run: checked, and never changed. ``with_`` and ``sweep`` give a new one.
 
     Args:
-        source: the name of a shipped scenario (``"smoke"``), a YAML file, or the mapping
-            such a file holds.
+        source: the name of a shipped scenario (``"smoke"``), a YAML file, the mapping
+            such a file holds, or another ``Scenario``.
 
     Raises:
         ConfigError: one line per problem, with its path, as ``geokv run`` says it.
@@ -30,7 +30,14 @@ class Scenario:
         {'links.a-b.km': 10}
     """
 
-    def __init__(self, source: str | Path | Mapping[str, Any]) -> None:
+    def __init__(self, source: str | Path | Mapping[str, Any] | Scenario) -> None:
+        if isinstance(source, Scenario):
+            vars(self).update(vars(source))
+            return
+        if not isinstance(source, str | Path | Mapping):
+            raise ConfigError(
+                f"{source!r} is no scenario", "give a name, the path of a YAML file, or a mapping"
+            )
         folders: dict[str, None] = {}
         if isinstance(source, Mapping):
             data: str | Path | dict[str, Any] = plain(source, folders)
@@ -56,10 +63,14 @@ class Scenario:
             ConfigError: a path that does not exist, with the nearest ones that do, or values
                 that cannot be.
         """
+        changes = {} if changes is None else changes
+        if not isinstance(changes, Mapping) or not all(isinstance(path, str) for path in changes):
+            raise ConfigError(
+                f"with_ takes a mapping of path to value, got {changes!r}",
+                'with_({"links.a-b.km": 50}), or with_(seed=7)',
+            )
         folders: dict[str, None] = {}
-        wanted = [
-            (path, plain(value, folders)) for path, value in {**(changes or {}), **more}.items()
-        ]
+        wanted = [(path, plain(value, folders)) for path, value in {**changes, **more}.items()]
         new = [folder for folder in folders if folder not in self._checked.code]
         if new:
             wanted.append(("code", [*self._checked.code, *new]))
@@ -89,8 +100,8 @@ class Scenario:
         if isinstance(values, Mapping):
             axis = {"name": over, "variants": plain(values, folders)}
         else:
-            axis = {"path": over, "values": plain(list(values), folders)}
-            if extra := plain(list(out_of_range), folders):
+            axis = {"path": over, "values": plain(_listed(over, values), folders)}
+            if extra := plain(_listed(over, out_of_range), folders):
                 axis["out_of_range"] = extra
         kept = [one.model_dump(exclude_defaults=True) for one in self._checked.sweep]
         same = [n for n, one in enumerate(self._checked.sweep) if one.title == over]
@@ -207,3 +218,16 @@ class Scenario:
             rows["timeline"] = ", ".join(event.title for event in scenario.timeline)
         rows["clock, seed"] = f"{scenario.clock}, {scenario.seed}"
         return rows
+
+
+def _listed(over: str, values: Iterable[Any]) -> list[Any]:
+    try:
+        each = None if isinstance(values, str) else iter(values)
+    except TypeError:
+        each = None
+    if each is None:
+        raise ConfigError(
+            f"sweep {over}: must be a list of values, got {values!r}",
+            f"one value alone is with_({{{over!r}: {values!r}}})",
+        )
+    return list(each)

@@ -65,7 +65,8 @@ def load_scenario(
         folder: of a mapping: where the files it names are looked for.
 
     Raises:
-        ConfigError: one line per problem, each with file and path.
+        ConfigError: one line per problem, each with its path, and with the file where nothing was
+            set or the file as written is wrong.
     """
     if isinstance(source, dict):
         place, data = "", source
@@ -79,6 +80,7 @@ def load_scenario(
     pinned = any(name.split(".")[0] == "sweep" for _, name, _ in wanted)
     if wanted:
         known = _known(_build(data, folder, place), data)
+        place = ""  # what is wrong now was set, and is not in the file
         for said, name, value in wanted:
             if name not in known:
                 raise ConfigError(f"{said}: nothing is called that{suggest(name, known)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,19 +80,63 @@ def test_with_changes_a_copy() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        ("links.a-b.km", -3, r"links\.a-b\.km: must be ≥ 0, got -3"),
+        ("links.a-b.km", -3, r"^links\.a-b\.km: must be ≥ 0, got -3"),
         (
             "links.a-b.kmm",
             3,
             r"links\.a-b\.kmm: nothing is called that; did you mean links\.a-b\.km",
         ),
-        ("deployment.block_tokens", 17, "must be a multiple of deployment.block_tokens"),
+        (
+            "deployment.block_tokens",
+            17,
+            r"^deployment\.chunk_tokens: must be a multiple of deployment.block_tokens",
+        ),
         ("cache.tiers.dram.policy", "lruu", "must be lru, fifo, lfu, s3fifo or module:Class"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_path(path: str, value: object, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Scenario("smoke").with_({path: value})
+
+
+def test_a_scenario_of_a_scenario_is_the_same() -> None:
+    one = Scenario("smoke").with_(seed=7)
+    same = Scenario(one)
+    assert same == one
+    assert same.with_({"links.a-b.rate": "40G"}).checked.seed == 7
+
+
+@pytest.mark.parametrize("what", [None, 5, ["smoke"]])
+def test_what_is_no_scenario_is_refused(what: Any) -> None:
+    with pytest.raises(ConfigError, match=r"is no scenario\n.*give a name"):
+        Scenario(what)
+
+
+@pytest.mark.parametrize("changes", [["a"], "seed", 7, {5: 1}])
+def test_changes_that_are_no_mapping_of_paths_are_refused(changes: Any) -> None:
+    with pytest.raises(ConfigError, match="a mapping of path to value, got"):
+        Scenario("smoke").with_(changes)
+
+
+@pytest.mark.parametrize("values", [5, "0,10", None, np.array(5)])
+def test_a_sweep_over_no_list_is_refused(values: Any) -> None:
+    said = r"sweep links\.a-b\.km: must be a list of values, got"
+    with pytest.raises(ConfigError, match=said):
+        Scenario("smoke").sweep("links.a-b.km", values)
+    with pytest.raises(ConfigError, match=said):
+        Scenario("smoke").sweep("links.a-b.km", [0], out_of_range=values)
+
+
+def test_a_mistake_is_blamed_on_the_file_only_where_it_is_one_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    Scenario("smoke").save(path)
+    with pytest.raises(ConfigError, match=r"^seed: "):
+        Scenario(path).with_(seed="x")
+    with pytest.raises(ConfigError, match=r"^seed: "):
+        load_scenario(path, ["seed=x"])
+    path.write_text(path.read_text().replace("seed: 1", "seed: x"))
+    with pytest.raises(ConfigError, match=r"mine\.yaml: seed: "):
+        load_scenario(path, ["deployment.byte_scale=8"])
 
 
 def test_sweeps_are_added_replaced_and_checked() -> None:
