@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-LUA = Path(__file__).parents[1] / "lab" / "geokv.lua"
+LUA = Path(__file__).parents[1] / "cache" / "substrate" / "tcp" / "geokv.lua"
 
 
 def capture(
@@ -40,9 +40,9 @@ def capture(
     Capturing costs no virtual time: the cell runs as it does without.
 
     Prints how many frames of each kind crossed. To read them one by one,
-    Wireshark needs the dissector geokv/lab/geokv.lua of this installation
+    Wireshark needs the dissector geokv/cache/substrate/tcp/geokv.lua of this installation
     (the last line printed is the command); in Python they are read by
-    geokv.lab.dissector.read_capture.
+    geokv.cache.substrate.tcp.dissector.read_capture.
 
     Examples:
 
@@ -106,7 +106,7 @@ def _run(place: Any, argv: tuple[str, ...], memory_bytes: int) -> dict[str, Any]
 
 
 def _print_frames(path: Path) -> None:
-    from geokv.lab.dissector import read_capture
+    from geokv.cache.substrate.tcp.dissector import read_capture
 
     counts: Counter[tuple[str, bool]] = Counter()
     payload: Counter[tuple[str, bool]] = Counter()

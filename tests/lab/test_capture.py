@@ -10,10 +10,10 @@ from scapy.layers.inet import TCP
 from scapy.layers.l2 import Ether
 from scapy.utils import RawPcapReader
 
+from geokv.cache.substrate.tcp.dissector import explain, read_capture
 from geokv.errors import ConfigError
 from geokv.lab.build import Lab
 from geokv.lab.capture import LinkCapture
-from geokv.lab.dissector import explain, read_capture
 from geokv.lab.enter import in_netns
 from geokv.lab.independent import ping
 from geokv.lab.outage import cut, restore

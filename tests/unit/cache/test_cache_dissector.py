@@ -5,26 +5,21 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from cache_sites import SECRET, TENANT, World, make_layout, make_refs, soon, world
 from typer.testing import CliRunner
 
+from geokv.cache.substrate.tcp.dissector import GeokvRecord, Seen, explain, read_capture
+from geokv.cache.substrate.tcp.keyring import deal
 from geokv.cli import app
 from geokv.errors import ConfigError
-from geokv.lab.dissector import GeokvRecord, Seen, explain, read_capture
 from geokv.paths import CHECKOUT
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "cache"))
-
-from cache_sites import SECRET, TENANT, World, make_layout, make_refs, soon, world
-
-from geokv.cache.substrate.tcp.keyring import deal
-
 LAYOUT = make_layout()
-LUA = CHECKOUT / "geokv" / "lab" / "geokv.lua"
+LUA = CHECKOUT / "geokv" / "cache" / "substrate" / "tcp" / "geokv.lua"
 __all__ = ["world"]
 
 

@@ -5,10 +5,10 @@
     for one in read_capture("link.pcap"):
         print(one.time_ns, one.client, one.to_server, one.name, one.packet.summary())
 
-``GeokvFrame`` is a scapy packet, with one layer more for each kind of body; chunks show
-their record header field by field and the payload's length. TCP segments are put back
-in order first: lost ones come twice, and a frame seldom ends where a segment does.
-Sites that use TLS are shown as connections of which nothing can be read.
+``explain(one.packet)`` is what a frame says, as a mapping. ``GeokvFrame`` is a scapy packet, with
+one layer more for each kind of body; chunks show their record header field by field and the
+payload's length. TCP segments are put back in order first: lost ones come twice, and a frame seldom
+ends where a segment does. Sites that use TLS are shown as connections of which nothing can be read.
 
 Longer than most modules: the layers are declarations, in the order in which they lie in a frame.
 """
@@ -323,7 +323,7 @@ def read_capture(path: Path | str, port: int = KV_PORT) -> Iterator[Seen]:
 
 
 def explain(packet: Packet) -> dict[str, Any]:
-    """What a frame says, by name: for people and for tests."""
+    """What a frame says, by name: of a CHUNK its record header, of others their message."""
     if packet.kind == Kind.CHUNK:
         one = packet[GeokvRecord]
         packed = bytes(one)[8 : 8 + one.header_bytes]
