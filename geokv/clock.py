@@ -4,8 +4,8 @@ Every stamp is ``CLOCK_MONOTONIC`` in ns. All namespaces of a lab share one kern
 so stamps of different sites compare directly and one-way times are real.
 
 asyncio rounds its timers up to the next ms, which is twice the light of 100 km.
-Whatever stands for GPU or device time is therefore charged through a timerfd,
-exact to the kernel's own timer.
+Whatever stands for GPU or device time therefore waits on a timerfd, exact to the
+kernel's own timer.
 """
 
 from __future__ import annotations
@@ -37,24 +37,13 @@ now_ns: Callable[[], int] = time.monotonic_ns
 """The clock of a run, in ns; in virtual time each reading takes 256 of them."""
 
 
-async def charge(seconds: float) -> None:
-    """Let ``seconds`` pass for the caller, exact to the µs; other tasks go on.
-
-    Zero or negative time returns at once.
-
-    Raises:
-        OSError: no timer descriptor could be made.
-    """
-    duration_ns = round(seconds * NS_PER_S)
-    if duration_ns <= 0:
-        return
-    await wait_until_ns(now_ns() + duration_ns)
-
-
 async def wait_until_ns(deadline_ns: int) -> None:
     """Return when the monotonic clock has reached ``deadline_ns``; at once if it is past.
 
     Other tasks get a turn either way.
+
+    Raises:
+        OSError: no timer descriptor could be made.
     """
     if deadline_ns <= now_ns():
         # Who is always late must not keep the event loop for itself.

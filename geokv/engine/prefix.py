@@ -38,10 +38,6 @@ class PrefixNode:
             node = node.parent
         return nodes[::-1]
 
-    def path_tokens(self) -> list[int]:
-        """All tokens from the start of the prompt to the end of this block."""
-        return [token for node in self.path() for token in node.tokens]
-
 
 OnEvict = Callable[[PrefixNode, str], None]
 

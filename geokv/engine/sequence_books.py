@@ -35,11 +35,6 @@ class SequenceBooks:
         return self.pool.block_tokens
 
     @property
-    def available_blocks(self) -> int:
-        """Blocks a sequence could get now: free ones, and cached ones nobody uses."""
-        return self._room.available
-
-    @property
     def promised_tokens(self) -> int:
         """Tokens that sequences were promised and that have not all come."""
         return sum(seq.arrival.tokens for seq in self._open if seq.arrival is not None)

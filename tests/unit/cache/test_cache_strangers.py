@@ -193,7 +193,7 @@ async def test_a_frame_of_one_connection_is_worth_nothing_on_another() -> None:
 
 async def test_the_key_for_strangers_lets_nobody_in() -> None:
     """A site without peers has a key for unknown names that anybody can work out."""
-    lone = Keyring.lone("a")
+    lone = Keyring("a", {})
     ours, theirs = socket_pair()
     loop = asyncio.get_running_loop()
     here, there = Channel(ours, loop), Channel(theirs, loop)

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 
 from geokv.engine import Engine, Sequence, Slice, StepLoad
+from geokv.engine.prefix import PrefixNode
+from geokv.engine.room import BlockRoom
 
 ROOT = b"tenant"
 
@@ -34,6 +36,16 @@ class Inline:
 def prompt(length: int, seed: int = 0, vocab: int = 64) -> list[int]:
     """Seeded token ids."""
     return random.Random(seed).choices(range(vocab), k=length)
+
+
+def available_blocks(engine: Engine) -> int:
+    """Free ones, and cached ones that nobody uses."""
+    return BlockRoom(engine.pool, engine.tree).available
+
+
+def path_tokens(node: PrefixNode) -> list[int]:
+    """From the start of the prompt to the end of the node's block."""
+    return [token for each in node.path() for token in each.tokens]
 
 
 async def compute(engine: Engine, seq: Sequence, chunk: int = 10_000) -> torch.Tensor:

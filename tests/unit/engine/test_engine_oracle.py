@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
-from engine_steps import Inline
+from engine_steps import Inline, path_tokens
 
 from geokv.engine import Engine, Sequence, Slice
 from geokv.engine.prefix import PrefixNode
@@ -37,7 +37,7 @@ class Oracle:
 
     def evicted(self, node: PrefixNode, cause: str) -> None:
         """A prefix has gone; nothing longer may be there."""
-        gone = tuple(node.path_tokens())
+        gone = tuple(path_tokens(node))
         prefixes = self.cached[node.root]
         prefixes.remove(gone)
         assert not any(p[: len(gone)] == gone for p in prefixes), "a parent went before its child"

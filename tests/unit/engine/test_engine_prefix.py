@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
+from engine_steps import path_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -22,7 +23,7 @@ def test_a_match_is_whole_blocks_of_the_same_namespace() -> None:
     assert tree.match(b"a", [1]) == []
     assert tree.match(b"a", [3, 4]) == []
     assert tree.match(b"b", [1, 2, 3, 4]) == []
-    assert tree.match(b"a", [1, 2, 3, 4])[-1].path_tokens() == [1, 2, 3, 4]
+    assert path_tokens(tree.match(b"a", [1, 2, 3, 4])[-1]) == [1, 2, 3, 4]
 
 
 def test_what_is_cached_already_is_not_adopted_again() -> None:
@@ -44,9 +45,7 @@ def test_tokens_that_hash_alike_do_not_match() -> None:
 
 def test_eviction_reports_node_and_cause_and_spares_what_is_locked() -> None:
     seen: list[tuple[int, str, list[int]]] = []
-    tree = PrefixTree(
-        SIZE, lambda node, cause: seen.append((node.block, cause, node.path_tokens()))
-    )
+    tree = PrefixTree(SIZE, lambda node, cause: seen.append((node.block, cause, path_tokens(node))))
     nodes, _ = tree.insert(b"a", [1, 2, 3, 4], [10, 11])
     tree.insert(b"b", [5, 6], [12])
     tree.lock(nodes[0])
@@ -122,7 +121,7 @@ class TreeMachine(RuleBasedStateMachine):
         super().__init__()
         self.evicted: list[tuple[bytes, Path]] = []
         self.tree = PrefixTree(
-            SIZE, lambda node, _: self.evicted.append((node.root, tuple(node.path_tokens())))
+            SIZE, lambda node, _: self.evicted.append((node.root, tuple(path_tokens(node))))
         )
         self.entries: dict[tuple[bytes, Path], Entry] = {}
         self.held: list[PrefixNode] = []
@@ -176,7 +175,7 @@ class TreeMachine(RuleBasedStateMachine):
     def unlock(self, data: st.DataObject) -> None:
         node = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
         self.tree.unlock(node)
-        for prefix in self.prefixes(node.path_tokens()):
+        for prefix in self.prefixes(path_tokens(node)):
             self.entries[(node.root, prefix)].locks -= 1
 
     def evictable(self, root: bytes | None = None) -> list[tuple[bytes, Path]]:

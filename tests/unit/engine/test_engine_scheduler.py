@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from engine_steps import ROOT, Inline, prompt
+from engine_steps import ROOT, Inline, available_blocks, prompt
 
 from geokv.engine import Engine, LlamaModel, Prompt, Request, SamplingParams, SchedulerSettings
 from geokv.engine.generation import Generation
@@ -79,7 +79,7 @@ def test_a_cached_prefix_needs_no_room(small: LlamaModel) -> None:
     waiting(engine, scheduler, 7, 60)
     # 15 blocks in all: 10 are shared with the one that is open, 5 are new.
     assert len(scheduler.admit()) == 1
-    assert engine.available_blocks == 5
+    assert available_blocks(engine) == 5
 
 
 def test_the_latest_is_preempted_and_waits_where_it_arrived(small: LlamaModel) -> None:

@@ -55,11 +55,6 @@ class Keyring:
         """The key of this site and ``peer``; for unknown names one that nobody has."""
         return self.pairs.get(peer, self._decoy)
 
-    @classmethod
-    def lone(cls, site: str) -> Keyring:
-        """For a site without peers: nobody can join it."""
-        return cls(site, {})
-
     def __repr__(self) -> str:
         return f"Keyring(site={self.site!r}, peers={sorted(self.pairs)})"
 
