@@ -13,14 +13,13 @@ from rich.text import Text
 from geokv.report import words
 from geokv.report.answers import Answer, answers
 from geokv.report.differences import differences_in_short
-from geokv.report.drill_console import drill_parts
+from geokv.report.drill_console import drill_parts, judged
 from geokv.report.pivot import Pivot, pivots
 
 WIDTH_COLUMNS = 120
 _ROOMY = 3
 """With more swept settings than this a row has no room for all it could say."""
 _VERDICT_STYLES = {"pass": "bold green", "fail": "bold red"}
-_MARK_STYLES = {True: "green", False: "red", None: "yellow"}
 
 
 def print_run(summary: dict[str, Any], console: Console | None = None) -> None:
@@ -63,7 +62,7 @@ def render(summary: dict[str, Any]) -> RenderableType:
     parts += [Text(said, style="dim") for said in differences_in_short(summary)]
     if replies := answers(summary):
         parts.append(Padding(_answers(replies), (1, 0, 0, 0)))
-    parts.append(Padding(_judged(summary), (1, 0, 0, 0)))
+    parts.append(Padding(judged(summary), (1, 0, 0, 0)))
     parts += [*_warnings(summary), _verdict(summary)]
     return Group(*parts)
 
@@ -169,14 +168,6 @@ def _answers(shown: list[Answer]) -> Table:
         table.add_row("", Text(f"fetched: {one.fetched}", style="green" if one.ok else "bold red"))
         for said in one.controls:
             table.add_row("", Text(said, style="dim"))
-    return table
-
-
-def _judged(summary: dict[str, Any]) -> Table:
-    table = Table.grid(padding=(0, 1))
-    for item in summary["expectations"]:
-        mark = Text(words.MARKS[item["ok"]], style=_MARK_STYLES[item["ok"]])
-        table.add_row(mark, Text(item["name"], style="bold"), Text(item["said"]))
     return table
 
 

@@ -22,6 +22,11 @@ def to_csv(summary: dict[str, Any]) -> str:
     """
     others = other_settings(summary)
     rows = [_row(cell, others) for cell in summary["cells"]]
+    return text_of(rows)
+
+
+def text_of(rows: list[dict[str, Any]]) -> str:
+    """A table whose columns are those of all rows, in the order in which they first come."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
@@ -30,15 +35,22 @@ def to_csv(summary: dict[str, Any]) -> str:
     return out.getvalue()
 
 
+def shown(value: Any) -> Any:
+    """One value of a table: yes and no in words, nothing where there is none."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else value
+
+
 def _row(cell: dict[str, Any], others: list[str]) -> dict[str, Any]:
     row: dict[str, Any] = {path: cell["settings"].get(path) for path in others}
-    row.update({name: _show(cell[name]) for name in _CELL})
+    row.update({name: shown(cell[name]) for name in _CELL})
     valid = cell["valid"]
     for name in ARMS:
         arm = cell["arms"].get(name)
         if arm is not None:
-            row.update({f"{name}_{key}": _show(value) for key, value in _arm(arm, valid).items()})
-    row.update({name: _show(cell[name]) for name in (*_COMPARED, *_ANSWERS)})
+            row.update({f"{name}_{key}": shown(value) for key, value in _arm(arm, valid).items()})
+    row.update({name: shown(cell[name]) for name in (*_COMPARED, *_ANSWERS)})
     return row
 
 
@@ -75,9 +87,3 @@ def _arm(arm: dict[str, Any], valid: bool) -> dict[str, Any]:
 def _ends(of: str, interval: dict[str, Any] | None) -> dict[str, Any]:
     found = interval or {}
     return {f"ttft_{of}_{end}_ms": found.get(f"{end}_ms") for end in ("low", "high")}
-
-
-def _show(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "" if value is None else value

@@ -33,11 +33,11 @@ def drill_parts(
     differ = [Text(said, style="dim") for said in differences_in_short(summary)]
     if is_sweep(summary):
         parts.append(_sweep(summary))
-        return [*parts, *tables, *differ, _judged(summary), *_excerpts(summary)]
+        return [*parts, *tables, *differ, judged(summary), *_excerpts(summary)]
     parts += [_cells(summary), *differ]
     if rows := fault_rows(summary):
         parts.append(_faults(rows))
-    parts.append(_judged(summary))
+    parts.append(judged(summary))
     for excerpt in _excerpts(summary):
         parts.append(excerpt)
     return parts
@@ -96,7 +96,8 @@ def _faults(rows: list[list[str]]) -> Table:
     return table
 
 
-def _judged(summary: dict[str, Any]) -> Table:
+def judged(summary: dict[str, Any]) -> Table:
+    """Judged lines, of runs of both kinds."""
     table = Table.grid(padding=(0, 1))
     for item in summary["expectations"]:
         mark = Text(words.MARKS[item["ok"]], style=_MARKS[item["ok"]])

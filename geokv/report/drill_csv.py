@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Any
 
+from geokv.report.csv import shown, text_of
 from geokv.report.drill_sweep import sweep_columns
 from geokv.report.drill_words import SPANS, TTFTS, wrong_in
 from geokv.report.words import other_settings
@@ -22,37 +21,26 @@ def to_drill_csv(summary: dict[str, Any]) -> str:
     """The table as text, one header line, ``\\n`` line ends, empty where there is no number."""
     others = other_settings(summary)
     rows = [_row(cell, others) for cell in summary["cells"]]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    out = io.StringIO()
-    writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
+    return text_of(rows)
 
 
 def _row(cell: dict[str, Any], others: list[str]) -> dict[str, Any]:
     row: dict[str, Any] = {path: cell["settings"].get(path) for path in others}
     for name in _CELL:
         void = name in _RESULTS and not cell["valid"]
-        row[name] = "" if void else _show(cell[name])
+        row[name] = "" if void else shown(cell[name])
     row["wrong"] = wrong_in(cell)
-    row.update({name: _show(value) for name, value in sweep_columns(cell).items()})
+    row.update({name: shown(value) for name, value in sweep_columns(cell).items()})
     for what in ("requests", "fetches"):
         row.update({f"{what}_{fate}": count for fate, count in cell["fates"][what].items()})
     row.update({f"misses_{cause}": count for cause, count in cell["misses"].items()})
     for fault in cell["faults"]:
-        row[f"{fault['name']}_took_effect_ms"] = _show(fault["took_effect_ms"])
-        row[f"{fault['name']}_healed_ms"] = _show(fault["healed_ms"])
+        row[f"{fault['name']}_took_effect_ms"] = shown(fault["took_effect_ms"])
+        row[f"{fault['name']}_healed_ms"] = shown(fault["healed_ms"])
         recovery = fault["recovery"] or {}
         for span in SPANS:
             value = (recovery.get(span) or {}).get("ms")
-            row[f"{fault['name']}_{span}_ms"] = _show(value if cell["valid"] else None)
-        row[f"{fault['name']}_fetches_lost"] = _show(recovery.get("fetches_lost"))
+            row[f"{fault['name']}_{span}_ms"] = shown(value if cell["valid"] else None)
+        row[f"{fault['name']}_fetches_lost"] = shown(recovery.get("fetches_lost"))
     row.update({line["name"]: _OK[line["ok"]] for line in cell["lines"]})
     return row
-
-
-def _show(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "" if value is None else value
