@@ -1,4 +1,4 @@
-"""One request, end to end, at the site that serves it (DESIGN: one request, end to end).
+"""One request, end to end, at the site that serves it.
 
 tokens → prefix tree on the device → dram tier → directory → fetch, chunk by chunk, into
 free blocks while the rest is still on the wire → prefill of what is left → tokens out →
