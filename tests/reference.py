@@ -129,7 +129,9 @@ def write(reference: Path, folder: Path) -> None:
 def index() -> str:
     """The list of commands for the folder's README."""
     rows = [f"| [{name}]({name}/table.csv) | `{command(name)}` |" for name in names()]
-    return "\n".join(["| table | command |", "| --- | --- |", *rows])
+    by_hand = ", ".join(f"`{name}`" for name in PLAYED)
+    played = f"There is none of {by_hand}: it is played by hand while it runs."
+    return "\n".join(["| table | command |", "| --- | --- |", *rows, "", played])
 
 
 def main() -> None:
