@@ -1,7 +1,8 @@
 """The ``geokv`` command. One file per command, each thin: parse, call a room, print, exit.
 
-Exit codes: 0 pass or done, 1 fail, 2 wrong usage, 3 invalid (a link out of tolerance),
-4 unknown or could not be carried out; 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+Exit codes: 0 pass or done, 1 fail, 2 wrong usage, 3 invalid (a link out of tolerance, a machine
+that did not keep up with real time), 4 unknown or could not be carried out; 130 after Ctrl-C, 143
+after SIGTERM, 129 after SIGHUP.
 """
 
 from __future__ import annotations

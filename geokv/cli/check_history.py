@@ -21,8 +21,8 @@ def check_history(
     does not count. Of a measurement run a history holds only what sites did to chunks, and what
     needs more than that is unknown.
 
-    The exit code, as of a run: 0 nothing is wrong, 1 something is, 3 a link was off its plan, 4
-    something cannot be known.
+    The exit code, as of a run: 0 nothing is wrong, 1 something is, 3 a link was off its plan or, in
+    real time, the machine did not keep up, 4 something cannot be known.
 
     Examples:
 

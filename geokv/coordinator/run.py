@@ -66,9 +66,10 @@ def run_part(
 
     desk = Desk(Inbox(commands_path(run_dir)), progress) if live else None
     if scenario.is_drill:
-        drill = DrillRunner(scenario, records, progress, watch, desk)
-        for cell in cells:
-            drill.run(cell)
+        with late_timers(scenario.clock) as timers:
+            drill = DrillRunner(scenario, records, progress, watch, desk, timers)
+            for cell in cells:
+                drill.run(cell)
         return
     with (
         Ground(scenario, records, str(part), progress, watch) as ground,

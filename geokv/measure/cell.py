@@ -20,8 +20,6 @@ from geokv.scenario.model import Scenario
 from geokv.scenario.sweep import Cell
 from geokv.scenario.workload import WorkingSet
 
-_LATE_AT_MOST_NS = 1_000_000
-
 
 @dataclass(frozen=True)
 class CellResult:
@@ -100,9 +98,7 @@ def reduce_cell(
     }
     problems = _link_problems(record.links, list(cell.topology.links)) if record else []
     timers = record.timers if record else None
-    # What computes for real holds the processor on purpose: there only others can be at fault.
-    judged = timers if deployment.compute == "charged" else None
-    late = [*cpu_bound(judged, wait), *(_late_problems(record.late_ns) if record else [])]
+    late = cpu_bound(timers, wait, record.late_ns if record else {}, deployment.compute)
     valid = record is not None and not problems and not late
     # What a request of a working set needs is another thing each time.
     bound_ns = None if keeps else _bound(record, arms)
@@ -200,15 +196,6 @@ def _link_problems(checks: list[LinkRecord], links: list[str]) -> list[str]:
             said = "; ".join(check.problems) or "out of tolerance"
             problems.append(f"link {check.link}, {check.phase} the cell: {said}")
     return problems
-
-
-def _late_problems(late_ns: dict[str, int]) -> list[str]:
-    return [
-        f"site {site}: computing outlasted its charge by {late / 1e6:.1f} ms, so its times are "
-        "this machine's and not the profile's"
-        for site, late in sorted(late_ns.items())
-        if late > _LATE_AT_MOST_NS
-    ]
 
 
 def _rtt(checks: list[LinkRecord], on_path: list[str]) -> int | None:

@@ -52,6 +52,8 @@ def print_recheck(checked: dict[str, Any], console: Console | None = None) -> No
         name = cell["label"] or ("" if cell["cell"] is None else f"cell {cell['cell']}")
         head = " · ".join(part for part in (name, what, planted) if part)
         console.print(Text(f"{head or 'history'} ({cell['events']:,} events)", style="bold"))
+        for problem in cell["problems"]:
+            console.print(Text(f"! {problem}", style="yellow"))
         table = Table.grid(padding=(0, 1))
         for line in cell["lines"]:
             mark = Text(words.MARKS[line["ok"]], style=_MARKS[line["ok"]])

@@ -24,13 +24,15 @@ class _Seen(NamedTuple):
 class Waits:
     """Follows the steps of a run and writes ``records/waits.jsonl``, a line per cell.
 
-    A cell begins with its step ``cell``, and what is measured of it ends with the second check of
-    its links. Processors are those that a part may run on: one of a VM, all of this host without.
+    The step ``cell`` says which one begins; what is measured of it lies between the first check of
+    its links and the second, whatever was built before. Processors are those that a part may run
+    on: one of a VM, all of this host without.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._sessions: dict[int, int] = {}
+        self._cells: dict[int, int] = {}
         self._open: dict[int, tuple[int, _Seen]] = {}
 
     def started(self, part: int, process: int) -> None:
@@ -40,9 +42,13 @@ class Waits:
     def take(self, part: int, step: dict[str, Any]) -> None:
         """Look at one step."""
         if step["event"] == "cell":
+            self._cells[part] = step["cell"]
+        elif step["event"] != "check":
+            return
+        elif step["phase"] == "before":
             if (seen := _look(self._sessions[part])) is not None:
-                self._open[part] = (step["cell"], seen)
-        elif step["event"] == "check" and step["phase"] == "after" and part in self._open:
+                self._open[part] = (self._cells[part], seen)
+        elif part in self._open:
             cell, before = self._open.pop(part)
             if (after := _look(self._sessions[part])) is not None:
                 self._write(cell, before, after)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from geokv.coordinator.drill.stage import Stage
+from geokv.coordinator.timers import LateTimers
 from geokv.errors import RunError
 from geokv.scenario.directory import CentralDirectory
 from geokv.scenario.workload import OpenLoop
@@ -38,6 +39,24 @@ async def quiesce(stage: Stage) -> None:
     for site in running:
         await _look(stage, site, "traffic", "/stats")
     stage.note("quiesced", ok=not said, said="; ".join(said))
+
+
+async def note_machine(stage: Stage, timers: LateTimers) -> None:
+    """Note ``machine``, in real time only: timers that came late since they were last asked, and by
+    how much computing outlasted its charge at each site that runs, in its present life; None where
+    it does not answer."""
+    running = [site for site in stage.sites if stage.is_up(site)]
+    late_ns = {site: await _late_ns(stage, site) for site in running}
+    compute = stage.scenario.deployment.compute
+    stage.note("machine", compute=compute, timers=timers.since(), late_ns=late_ns)
+
+
+async def _late_ns(stage: Stage, site: str) -> int | None:
+    try:
+        stats = await stage.control(site).get("/stats", _LOOK_DEADLINE_S)
+    except RunError:
+        return None
+    return int(stats["late_ns"])
 
 
 async def _settle(stage: Stage, site: str) -> str:

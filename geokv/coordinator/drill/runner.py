@@ -19,7 +19,7 @@ from geokv.coordinator.drill.cold import ColdAnswer, ColdQuestion, ask_cold, run
 from geokv.coordinator.drill.disks import prepare_disk, release_disks
 from geokv.coordinator.drill.log import DrillLog
 from geokv.coordinator.drill.moments import Moments
-from geokv.coordinator.drill.quiesce import quiesce
+from geokv.coordinator.drill.quiesce import note_machine, quiesce
 from geokv.coordinator.drill.schedule import Due, schedule, trace_schedule
 from geokv.coordinator.drill.setup import do
 from geokv.coordinator.drill.stage import Stage
@@ -29,6 +29,7 @@ from geokv.coordinator.fleet import Fleet
 from geokv.coordinator.live.beside import Beside
 from geokv.coordinator.live.desk import Desk, in_drill, refuse
 from geokv.coordinator.prompts import StreamPrompts, TracePrompts
+from geokv.coordinator.timers import LateTimers
 from geokv.lab.build import Lab
 from geokv.lab.check import check_links
 from geokv.lab.plan import compile_plan
@@ -52,6 +53,7 @@ class DrillRunner:
             ``history-CELL-coordinator.jsonl``.
         watch: entered with each built lab before a site starts, left with it.
         desk: of a live run: where commands come in.
+        timers: counts late ones; on the wall clock only.
     """
 
     def __init__(
@@ -61,8 +63,10 @@ class DrillRunner:
         progress: Callable[..., None],
         watch: Callable[[Lab], AbstractContextManager[Any]] = nullcontext,
         desk: Desk | None = None,
+        timers: LateTimers | None = None,
     ) -> None:
         self._run = run
+        self._timers = timers
         self._desk = desk
         self._watch = watch
         self._records = records
@@ -127,6 +131,8 @@ class DrillRunner:
             # Work takes no time on this clock, and time does not go on before it is done: who
             # still starts would read the clock, and so push it, between a probe and its echo.
             await _on_the_beat()
+            if self._timers is not None:
+                self._timers.since()
             self._check(stage, "before")
             moments = Moments()
             stream = StreamRunner(stage, tenants(self._run), clients, moments)
@@ -150,6 +156,8 @@ class DrillRunner:
                     timeline.cancel()
                 self._progress("quiesce", cell=cell.index)
                 await quiesce(stage)
+            if self._timers is not None:
+                await note_machine(stage, self._timers)
             self._check(stage, "after")
             self._note_cold(stage, due[:sent])
             stage.note("drill-end")

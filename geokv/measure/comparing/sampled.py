@@ -12,7 +12,7 @@ from geokv.errors import RunError
 from geokv.measure.checker.history import load_histories
 from geokv.measure.drill.cell import reduce_drill_cell
 from geokv.measure.drill.compared import ANSWERED
-from geokv.measure.records import Manifest
+from geokv.measure.records import Manifest, load_waits
 from geokv.measure.reduced import load_setup, reduce_run
 from geokv.scenario import Scenario
 from geokv.scenario.seeds import AXIS
@@ -87,18 +87,19 @@ def _of_run(run_dir: Path) -> dict[Key, Sample]:
 
 def _of_drill(run_dir: Path, scenario: Scenario) -> dict[Key, Sample]:
     histories = {history.cell: history for history in load_histories(run_dir)}
+    waits = load_waits(run_dir)
     found: dict[Key, Sample] = {}
     for cell in scenario.cells():
         if cell.control is not None:
             continue
-        result = reduce_drill_cell(cell, histories.get(cell.index))
+        result = reduce_drill_cell(cell, histories.get(cell.index), waits.get(cell.index))
         times: dict[str, dict[str, int]] = defaultdict(dict)
         for one, _ in result.fates.by_request:
             if one.ok and one.ttft_ns is not None:
                 times[str(one.request.get("probe", ANSWERED))][one.request_id] = one.ttft_ns
         why = "" if result.recorded else "not recorded"
         for arm in sorted(times):
-            _add(found, cell, arm, times[arm], "; ".join(result.link_problems[:1]) or why)
+            _add(found, cell, arm, times[arm], "; ".join(result.void_because[:1]) or why)
     return found
 
 

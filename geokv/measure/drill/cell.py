@@ -12,10 +12,12 @@ from geokv.measure.drill.by_hand import commands, judged_by_hand
 from geokv.measure.drill.compared import ANSWERED, FETCHED, During, Kind, by_kind, during
 from geokv.measure.drill.fates import Fates, fates
 from geokv.measure.drill.faults import FaultSeen, faults_seen
+from geokv.measure.drill.machine import KeptUp, kept_up
 from geokv.measure.drill.promises import judge_drill, judge_events, misses_by_cause
 from geokv.measure.drill.recovery import Recovery, recoveries
 from geokv.measure.drill.sites import SiteTimes, by_site
 from geokv.measure.drill.soundness import examine
+from geokv.measure.records import Wait
 from geokv.measure.statistics.intervals import Stream
 from geokv.measure.statistics.ttft import Ttft, reduce_ttft
 from geokv.scenario.sweep import Cell
@@ -45,16 +47,17 @@ class DrillCell:
     """Link → its payload rate by the plan."""
     commands: list[str]
     """What was done by hand while it ran."""
+    machine: KeptUp
 
     @property
     def link_problems(self) -> list[str]:
-        """Why no number of this cell counts (INV-7); empty when links kept to their plan."""
+        """Links that were off their plan (INV-7)."""
         return [line.said for line in self.lines if line.name == "links" and line.ok is False]
 
     @property
     def valid(self) -> bool:
-        """It ran to its end over links that kept to their plan."""
-        return self.recorded and not self.link_problems
+        """It ran to its end, over links that kept to their plan, on a machine that kept up."""
+        return self.recorded and not self.void_because
 
     @property
     def ttfts(self) -> dict[str, list[Ttft]]:
@@ -69,16 +72,23 @@ class DrillCell:
         return [(FETCHED, kind) for kind in others] if FETCHED in self.kinds else []
 
     @property
+    def void_because(self) -> list[str]:
+        """Why no number of this cell counts; empty when it does."""
+        # A link that is off on a machine that did not keep up is off for that reason.
+        return [*self.machine.problems, *self.link_problems]
+
+    @property
     def is_control(self) -> bool:
         """Whether it is the cell that must fail."""
         return self.cell.control is not None
 
 
-def reduce_drill_cell(cell: Cell, history: History | None) -> DrillCell:
+def reduce_drill_cell(cell: Cell, history: History | None, wait: Wait | None = None) -> DrillCell:
     """Everything that a cell's history says.
 
     Args:
         history: None when the run did not get that far.
+        wait: what the host counted, of a cell in real time.
     """
     history = history or History([], cell.index)
     scenario = cell.scenario
@@ -112,4 +122,5 @@ def reduce_drill_cell(cell: Cell, history: History | None) -> DrillCell:
         sites,
         {link: int(rate) for link, rate in asked.items() if rate},
         commands(history),
+        kept_up(history, wait),
     )

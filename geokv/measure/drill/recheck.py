@@ -8,13 +8,15 @@ from typing import Any
 from geokv.errors import ConfigError
 from geokv.measure.checker import check_all
 from geokv.measure.checker.history import History, load_histories
+from geokv.measure.drill.machine import kept_up
 from geokv.measure.drill.soundness import examine
 
 
 def recheck(run_dir: Path) -> dict[str, Any]:
-    """``verdict`` and ``cells`` with ``label``, ``control``, ``events`` and ``lines``;
-    excerpts are whole. Nothing but the history is read. As the verdict of a run it is
-    ``invalid`` where a link was off its plan, whatever else is broken.
+    """``verdict`` and ``cells`` with ``label``, ``control``, ``events``, ``lines`` and, where the
+    machine did not keep up, ``problems``; excerpts are whole. Nothing but the history is read. As
+    the verdict of a run it is ``invalid`` where a link was off its plan or, in real time, by what
+    was counted inside the machine did not keep up, whatever else is broken.
 
     Raises:
         ConfigError: no such folder.
@@ -26,7 +28,8 @@ def recheck(run_dir: Path) -> dict[str, Any]:
     lines = [line for cell in cells if not cell["control"] for line in cell["lines"]]
     counted = [line["ok"] for line in lines]
     verdict = "pass" if counted else "unknown"
-    if any(line["name"] == "links" and line["ok"] is False for line in lines):
+    off = any(line["name"] == "links" and line["ok"] is False for line in lines)
+    if off or any(cell["problems"] for cell in cells):
         verdict = "invalid"
     elif False in counted:
         verdict = "fail"
@@ -45,6 +48,7 @@ def _checked(history: History) -> dict[str, Any]:
         "control": bool(begun.get("control")),
         "sabotage": begun.get("sabotage") or None,
         "events": len(history.events),
+        "problems": kept_up(history).problems,
         "lines": [
             {
                 "name": line.name,

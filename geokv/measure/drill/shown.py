@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from geokv.measure import machine
 from geokv.measure.checker.finding import Finding
 from geokv.measure.checker.history import Event
 from geokv.measure.drill.cell import DrillCell
@@ -40,7 +41,8 @@ def shown_cell(cell: DrillCell) -> dict[str, Any]:
         "verdict": word_of(cell),
         "recorded": cell.recorded,
         "valid": cell.valid,
-        "problems": cell.link_problems,
+        "problems": cell.void_because,
+        **machine.shown(cell.machine.timers, cell.machine.wait),
         "requests": len(rows),
         "answered": len(answered),
         **_ttft(cell.ttft),

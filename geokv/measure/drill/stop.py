@@ -61,7 +61,7 @@ def stops(cells: Sequence[DrillCell]) -> list[Stop]:
         cell
         for cell in cells
         if not cell.is_control
-        and not cell.link_problems
+        and not cell.void_because
         and {FETCHED, COMPUTED} <= cell.kinds.keys()
     ]
     titles = dict.fromkeys(title for cell in sound for title in cell.cell.settings)

@@ -16,7 +16,7 @@ from geokv.measure.drill.verdict import decide_drill
 from geokv.measure.energy.drill import drill_energy
 from geokv.measure.gaps import drill_views, gaps
 from geokv.measure.percentile import percentile
-from geokv.measure.records import Manifest
+from geokv.measure.records import Manifest, load_waits
 from geokv.measure.reduced import load_setup
 from geokv.measure.statistics.shown import declared, statistics
 from geokv.measure.statistics.shown import notes as statistics_notes
@@ -26,7 +26,8 @@ from geokv.units import NS_PER_S
 
 
 def summarise_drill(run_dir: Path) -> dict[str, Any]:
-    """Judge the history of a drill's run folder.
+    """Judge the history of a drill's run folder, and of one in real time whether the machine
+    kept up.
 
     Raises:
         RunError: no history, a broken one, or one of another scenario.
@@ -34,7 +35,11 @@ def summarise_drill(run_dir: Path) -> dict[str, Any]:
     """
     scenario, manifest, whole = load_setup(run_dir)
     histories = {history.cell: history for history in load_histories(run_dir)}
-    cells = [reduce_drill_cell(cell, histories.get(cell.index)) for cell in scenario.cells()]
+    waits = load_waits(run_dir)
+    cells = [
+        reduce_drill_cell(cell, histories.get(cell.index), waits.get(cell.index))
+        for cell in scenario.cells()
+    ]
     verdict, judged = decide_drill(cells)
     void = {cell.cell.index for cell in cells if not cell.valid}
     return {

@@ -1,10 +1,11 @@
 """From the judged lines of a drill's cells to one word; the words and their order are those of
 ``geokv.measure.verdict``.
 
-The control cell is judged the other way round: every line that it names must be broken there.
-One that is not leaves the verdict ``unknown``, because then nobody knows whether the checker sees
-anything at all. So does a fault of the control that was not seen to happen: what is broken without
-it is not broken by what the control is about.
+A cell whose links were off, or with which the machine did not keep up, is void, the control like
+any other. Otherwise the control is judged the other way round: every line that it names must be
+broken there. One that is not leaves the verdict ``unknown``, because then nobody knows whether the
+checker sees anything at all. So does a fault of the control that was not seen to happen: what is
+broken without it is not broken by what the control is about.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def decide_drill(cells: Sequence[DrillCell]) -> tuple[Verdict, list[Result]]:
     for cell in cells:
         if cell.is_control:
             judged += control_lines(cell)
-    void = [f"{r.name}: {r.said}" for r in judged if r.name == "links" and r.ok is False]
+    void = [f"{c.cell.label}: {c.machine.problems[0]}" for c in cells if c.machine.problems]
+    void += [f"{r.name}: {r.said}" for r in judged if r.name == "links" and r.ok is False]
     broken = [f"{r.name}: {r.said}" for r in judged if r.name != "links" and r.ok is False]
     open_ends = [f"{r.name}: {r.said}" for r in judged if r.ok is None]
     unrecorded = [cell.cell.label for cell in cells if not cell.recorded]
@@ -48,7 +50,7 @@ def decide_drill(cells: Sequence[DrillCell]) -> tuple[Verdict, list[Result]]:
 def word_of(cell: DrillCell) -> str:
     """Of one cell by itself: pass, fail, invalid or unknown; of the control, which is good when it
     is broken, one of ``CONTROL_FAILS`` and ``CONTROL_HOLDS`` in place of pass and fail."""
-    if cell.link_problems:
+    if cell.void_because:
         return "invalid"
     if cell.is_control:
         if not cell.recorded or _not_fired(cell):
@@ -69,6 +71,10 @@ def control_lines(cell: DrillCell) -> list[Result]:
     idle = _not_fired(cell)
     results = []
     for name in control.fails:
+        if cell.machine.problems:
+            why = f"the control shows nothing: {cell.machine.problems[0]}"
+            results.append(Result(f"control:{name}", None, why))
+            continue
         line = by_name.get(name)
         if idle and not cell.link_problems:
             why = f"the control shows nothing: {idle[0].name}: {idle[0].said}"
@@ -105,7 +111,7 @@ def _changes(cells: Sequence[DrillCell]) -> list[Result]:
 
 def _fetched(cell: DrillCell, of: str) -> float | None:
     kind = cell.kinds.get(FETCHED)
-    if kind is None or cell.link_problems:
+    if kind is None or cell.void_because:
         return None
     values = {
         "ttft": kind.ttft.p50_ns,

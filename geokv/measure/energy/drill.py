@@ -30,7 +30,7 @@ def drill_energy(
     found = [
         (cell, one)
         for cell in cells
-        if not cell.is_control and not cell.link_problems and (one := _fleet(cell)) is not None
+        if not cell.is_control and not cell.void_because and (one := _fleet(cell)) is not None
     ]
     return {
         "kind": "proxy",

@@ -46,7 +46,7 @@ def _cells(summary: dict[str, Any]) -> list[Block]:
     if any(cell["out_of_range"] for cell in cells):
         said += " * out of range: shown for comparison, no limit applies."
     if not all(cell["valid"] for cell in cells):
-        said += " void: a link was off its plan, so there is no number."
+        said += " void, without a number: a link was off its plan, or the machine did not keep up."
     groups = [(column.group, column.short) for column in wide_columns(summary)]
     table = Table(titles, rows, numbers=True, tones=tones, groups=groups)
     return [table, Para(said, quiet=True)]

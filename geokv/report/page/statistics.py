@@ -133,7 +133,8 @@ def _machine(summary: dict[str, Any]) -> list[Block]:
     ]
     said = (
         "A cell is void where more than 5 % of the wake-ups came late, or the run waited for a "
-        "processor that others had more than 5 % of the time: it measured the machine."
+        "processor that others had more than 5 % of the time: it measured the machine. What else "
+        "speaks against one is said beside the verdict."
     )
     table = Table(head, rows, numbers=True)
     return [Heading("Did the machine keep up?", 3), *_folded(f"All {len(rows)}", table), Para(said)]

@@ -147,7 +147,11 @@ WORDS = Words(
         "pass": ("pass", "Everything that must hold held, and the control failed as it must."),
         "pass-alone": ("pass", "Everything that must hold held. There was no control beside it."),
         "fail": ("fail", "Something that must hold did not."),
-        "invalid": ("invalid", "A link was off its plan: no number of this run counts."),
+        "invalid": (
+            "invalid",
+            "A link was off its plan, or the machine did not keep up: no number of this run "
+            "counts.",
+        ),
         "unknown": ("unknown", "Nothing is broken, but something could not be judged."),
     },
     lines={

@@ -88,7 +88,7 @@ class Drill:
         (run_dir / "manifest.json").write_text(json.dumps(self.manifest), encoding="utf-8")
         outside = {
             "request", "answer", "cold", "fault", "drill-begin", "drill-end", "links", "pools",
-            "held", "directory", "integrity", "quiesced", "command",
+            "held", "directory", "integrity", "quiesced", "command", "machine",
         }  # fmt: skip
         for cell, events in self.cells.items():
             files: dict[str, list[str]] = {"a": [], "b": [], "coordinator": []}

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handwritten_drill import Drill
+from handwritten_drill import START_MS, Drill
 from handwritten_drill_sweep import LOAD, probe, sweep, swept_drill
+from histories import ev
 
 from geokv.measure.drill.stop import crossing, faster_above, formula
 from geokv.measure.drill.summary import summarise_drill
@@ -149,8 +150,28 @@ def test_every_form_shows_the_sweep(drill, tmp_path):
     assert {path.name for path in (tmp_path / "plots").iterdir()} >= {"by_load.svg", "by_load.png"}
 
 
-def test_a_cell_whose_links_were_off_has_no_number_and_no_part_in_where_to_stop(drill, tmp_path):
-    drill.of("links", 1)[0]["ok"] = False
+def test_nothing_is_promised_of_void_cells(tmp_path):
+    made = swept_drill(expect={"changes": [{**CHANGE, "at_least": 8}]})
+    for cell in made.cells:
+        machine_behind(made, cell)
+    summary = summary_of(made, tmp_path)
+    (line,) = [one for one in summary["expectations"] if one["name"] == "expect:changes.0"]
+    assert line["ok"] is None and summary["verdict"] == "invalid"
+
+
+def links_off(drill, cell):
+    drill.of("links", cell)[0]["ok"] = False
+
+
+def machine_behind(drill, cell):
+    timers = {"timers": 100, "late": 6, "worst_ns": 2_000_000}
+    more = {"compute": "charged", "timers": timers, "late_ns": {}}
+    drill.cells[cell].append(ev(START_MS, "machine", **more))
+
+
+@pytest.mark.parametrize("spoil", [links_off, machine_behind])
+def test_a_void_cell_has_no_number_and_no_part_in_where_to_stop(spoil, drill, tmp_path):
+    spoil(drill, 1)
     summary = summary_of(drill, tmp_path)
     assert [one["cells"] for one in summary["stops"]] == [[0], [2, 3]]
     assert summary["stops"][0]["median"] is None

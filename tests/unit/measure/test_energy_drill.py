@@ -106,6 +106,14 @@ def test_the_summary_of_a_drill(tmp_path: Path) -> None:
     assert energy["tornado"]["bars"][0]["constant"] == "host_w"
 
 
+def test_a_void_cell_has_no_joules(tmp_path: Path) -> None:
+    drill = with_spans(Drill())
+    timers = {"timers": 100, "late": 6, "worst_ns": 2_000_000}
+    more = {"compute": "charged", "timers": timers, "late_ns": {}}
+    drill.cells[0].append(ev(8000, "machine", **more))
+    assert energy_of(drill, tmp_path)["fleets"] == []
+
+
 @pytest.mark.slow
 def test_the_page_of_a_drill_shows_it(tmp_path: Path) -> None:
     (one,) = write_all(with_spans(Drill()).write(tmp_path))["energy"]["fleets"]

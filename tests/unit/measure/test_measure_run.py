@@ -212,7 +212,7 @@ def test_computing_that_outlasts_its_charge_voids_the_run(tmp_path: Path) -> Non
     run.cells[1]["late_ns"] = {"a": 0, "b": 31 * MS}
     summary = summarise(run.write(tmp_path / "late"))
     assert summary["verdict"] == "invalid"
-    assert "site b: computing outlasted its charge by 31.0 ms" in summary["reasons"][0]
+    assert "CPU-bound: site b: computing outlasted its charge by 31.0 ms" in summary["reasons"][0]
     assert summary["cells"][1]["valid"] is False
     assert judged(summary, "links_within_tolerance")[0] is True
 

@@ -91,15 +91,17 @@ def test_each_cell_of_a_part_gets_a_line(tmp_path: Path) -> None:
     with session(BUSY) as pid:
         waits.started(1, pid)
         waits.take(1, {"event": "cell", "cell": 4})
-        waits.take(1, {"event": "check", "phase": "before", "cell": 4})
+        # A drill builds its lab and starts its sites meanwhile, which is not measured.
+        time.sleep(2)
+        waits.take(1, {"event": "check", "phase": "before"})
         time.sleep(0.6)
-        waits.take(1, {"event": "check", "phase": "after", "cell": 4})
+        waits.take(1, {"event": "check", "phase": "after"})
         # Out of a cell nothing is written.
-        waits.take(1, {"event": "check", "phase": "after", "cell": 4})
+        waits.take(1, {"event": "check", "phase": "after"})
     (line,) = (tmp_path / "waits.jsonl").read_text().splitlines()
     row = json.loads(line)
     assert (row["cell"], row["processors"]) == (4, 1)
-    assert row["elapsed_ns"] >= 600_000_000
+    assert 600_000_000 <= row["elapsed_ns"] < 2_000_000_000
     assert row["run_queue_wait_ns"] > 0.6 * row["elapsed_ns"]
     assert 0 <= row["others_ns"] < 1.05 * row["elapsed_ns"]
 
@@ -110,6 +112,7 @@ def row_of(script: str, folder: Path) -> dict[str, int]:
     with session(script) as pid:
         waits.started(0, pid)
         waits.take(0, {"event": "cell", "cell": 0})
+        waits.take(0, {"event": "check", "phase": "before", "cell": 0})
         time.sleep(1.0)
         waits.take(0, {"event": "check", "phase": "after", "cell": 0})
     row: dict[str, int] = json.loads((folder / "waits.jsonl").read_text())
