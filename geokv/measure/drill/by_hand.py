@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from geokv.measure.checker.history import History
+from geokv.measure.checker.history import History, load_histories
 from geokv.measure.drill.faults import FaultSeen
+
+
+def done_by_hand(run_dir: Path, cell: int) -> list[str]:
+    """``commands`` of one cell of a finished run; none of a measurement run, which takes none.
+
+    Raises:
+        RunError: it has no history, or a broken one.
+    """
+    return [
+        command
+        for history in load_histories(run_dir)
+        if history.cell == cell
+        for command in commands(history)
+    ]
 
 
 def commands(history: History) -> list[str]:

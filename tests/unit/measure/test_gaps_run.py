@@ -7,13 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from handwritten import SCENARIO, Run
+from handwritten_drill import SCENARIO as DRILL
 from handwritten_drill import Drill
-from histories import MS
+from histories import MS, ev
+from typer.testing import CliRunner
 
+from geokv.cli import app
 from geokv.coordinator.tracing import prompt_blocks
 from geokv.errors import ConfigError
 from geokv.measure.checker.prefixes import Prefixes
+from geokv.measure.drill.by_hand import done_by_hand
 from geokv.measure.gaps.trace import differing
 from geokv.report.run_folder import write_all
 from geokv.scenario.replay import replay_of
@@ -112,13 +117,17 @@ def test_a_cell_is_replayed_as_what_was_asked_in_it(tmp_path: Path) -> None:
         replay_of(tmp_path)
 
 
-def test_a_drill_is_replayed_with_its_faults_and_without_its_control(tmp_path: Path) -> None:
-    drill = Drill()
+def drill_with_prompts(**changes: Any) -> Drill:
+    drill = Drill({**DRILL, **changes})
     for cell in drill.cells:
         for event in drill.of("request", cell):
             tokens = [*range(256), *([int(event["request_id"][1:]) + 1] * 64)]
             event |= {"blocks": prompt_blocks(tokens, SIZE), "block_tokens": SIZE, "max_tokens": 3}
-    summary = write_all(drill.write(tmp_path))
+    return drill
+
+
+def test_a_drill_is_replayed_with_its_faults_and_without_its_control(tmp_path: Path) -> None:
+    summary = write_all(drill_with_prompts().write(tmp_path))
     assert summary["gaps"]["mg7"]["cells"][0]["requests"] == 60
     replay = replay_of(tmp_path)
     assert [event.title for event in replay.timeline] == ["cut"]
@@ -127,6 +136,66 @@ def test_a_drill_is_replayed_with_its_faults_and_without_its_control(tmp_path: P
     assert replay.workload.due_ns[:3] == [0, 50 * MS, 100 * MS]
     with pytest.raises(ConfigError, match="control"):
         replay_of(tmp_path, 1)
+
+
+def test_a_run_by_the_wall_clock_is_replayed_in_virtual_time(tmp_path: Path) -> None:
+    drill = drill_with_prompts(clock="wall")
+    drill.manifest["clock"] = "wall"
+    write_all(drill.write(tmp_path))
+    replay = replay_of(tmp_path)
+    assert replay.clock == "virtual"
+    assert replay.title.endswith(", replayed from its trace in virtual time")
+    assert [event.title for event in replay.timeline] == ["cut"]
+
+
+def test_the_meter_of_a_run_is_not_asked_for_in_its_replay(tmp_path: Path) -> None:
+    write_all(small().write(tmp_path))
+    path = tmp_path / "scenario.yaml"
+    resolved = yaml.safe_load(path.read_text(encoding="utf-8"))
+    resolved |= {"clock": "wall", "energy": {**resolved["energy"], "grade": "cpu"}}
+    path.write_text(yaml.safe_dump(resolved, sort_keys=False), encoding="utf-8")
+    replay = replay_of(tmp_path)
+    assert (replay.clock, replay.energy.grade) == ("virtual", None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"deployment": {"compute": "real"}}, "compute: real takes no time there"),
+        (
+            {"cache": {**DRILL["cache"], "substrate": {"kind": "nixl"}}},
+            "nixl, which polls, would stop it",
+        ),
+    ],
+)
+def test_what_needs_the_wall_clock_is_not_replayed(
+    changes: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    drill = drill_with_prompts(clock="wall", **changes)
+    drill.manifest["clock"] = "wall"
+    write_all(drill.write(tmp_path))
+    with pytest.raises(ConfigError, match=f"a replay has the virtual clock, and {why}") as refused:
+        replay_of(tmp_path)
+    assert f"workload: {{kind: trace, file: {tmp_path / 'trace.jsonl'}, cell: 0}}" in (
+        refused.value.hint
+    )
+
+
+def test_what_was_done_by_hand_is_not_replayed_and_not_passed_over(tmp_path: Path) -> None:
+    drill = drill_with_prompts()
+    drill.manifest["live"] = True
+    told = [("inject", "slow-gpu-1"), ("heal", "cut"), ("stop", "")]
+    for number, (do, name) in enumerate(told):
+        drill.cells[0].append(ev(600 + number, "command", do=do, name=name, id=f"{number}"))
+    drill.cells[0].sort(key=lambda event: int(event["t_ns"]))
+    write_all(drill.write(tmp_path / "told"))
+    found = CliRunner().invoke(app, ["replay", str(tmp_path / "told")])
+    assert isinstance(found.exception, ConfigError)
+    said = "what was done by hand in cell 0 (inject slow-gpu-1, heal cut) is not in its trace"
+    assert said in str(found.exception) and "timeline" in found.exception.hint
+    assert done_by_hand(tmp_path / "told", 1) == []
+    # Where it was stopped, its trace ends.
+    assert replay_of(tmp_path / "told", 0, ["stop"]).workload.requests == 60
 
 
 def test_a_replay_that_hits_otherwise_is_told_number_by_number() -> None:
