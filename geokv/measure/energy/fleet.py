@@ -70,6 +70,7 @@ class Fleet:
         return numbers.pue.value * sum(self.parts_j(numbers).values())
 
     def energy_consumed_kwh(self, numbers: Constants) -> float:
+        """``energy_j`` in kWh."""
         return self.energy_j(numbers) / J_PER_KWH
 
     def emissions_g(self, numbers: Constants) -> float:

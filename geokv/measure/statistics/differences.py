@@ -64,6 +64,7 @@ class Difference:
 
     @property
     def outcome(self) -> Outcome:
+        """What may be said of the pair, at the adjusted p."""
         if self.adjusted is None:
             return "too few"
         if self.adjusted < ALPHA:
