@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from geokv.cli.run_folder import require_run
+
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Run folders; the first is the base.")],
@@ -41,6 +43,8 @@ def compare(
     from geokv.report.compare.rows import to_csv
     from geokv.report.disk import write_text
 
+    for run in runs:
+        require_run(run)
     comparison = compare_runs(runs, force)
     print_comparison(comparison)
     if csv is not None:

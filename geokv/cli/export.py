@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from geokv.cli.run_folder import require_run
 from geokv.errors import ConfigError
 from geokv.units import NS_PER_S
 
@@ -41,6 +42,7 @@ def export(
     """
     from geokv.report.otlp.write import write_otlp
 
+    require_run(run)
     traces = write_otlp(run, otlp, _moment_ns(begin))
     typer.echo(f"{traces:,} traces in {otlp}")
 

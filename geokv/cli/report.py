@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from geokv.cli.run_folder import require_run
 from geokv.errors import ConfigError, GeokvError, RunError
 
 
@@ -59,7 +60,11 @@ def report(
     from geokv.report.outputs import FORMATS, write_outputs
     from geokv.report.run_folder import read_summary
 
-    _require_run(run)
+    require_run(run)
+    if not os.access(run, os.W_OK):
+        raise ConfigError(
+            f"{run}: cannot be written to", "copy the run folder to where you may write"
+        )
     asked = {str(one) for one in formats or [Wanted.all]}
     chosen = [one for one in FORMATS if one in asked or "all" in asked]
     if open_ and "html" not in chosen:
@@ -77,23 +82,4 @@ def report(
     if open_ and not webbrowser.open((run / "report.html").resolve().as_uri()):
         raise RunError(
             "--open: no browser could be started", f"open {run / 'report.html'} yourself"
-        )
-
-
-def _require_run(run: Path) -> None:
-    """Say what is wrong with a folder before anything is read or written."""
-    if not run.is_dir():
-        raise ConfigError(f"{run}: no such run folder", "runs are kept under results/")
-    lacking = [
-        name for name in ("scenario.yaml", "manifest.json", "records") if not (run / name).exists()
-    ]
-    if lacking:
-        inside = sorted(path.parent for path in run.glob("*/scenario.yaml"))
-        hint = "give the folder of one run, as results/distance_ttft/<stamp>-<hash>"
-        if inside:
-            hint = f"it holds run folders: {inside[-1]} is the latest"
-        raise ConfigError(f"{run}: is no run folder, it has no {lacking[0]}", hint)
-    if not os.access(run, os.W_OK):
-        raise ConfigError(
-            f"{run}: cannot be written to", "copy the run folder to where you may write"
         )
