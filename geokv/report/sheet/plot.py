@@ -18,13 +18,14 @@ _SHADES = ("#fbe3cf", "#e6e0f4", "#d9ecf5", "#f6e3ea", "#e5efd9")
 _SHADE_INKS = ("#9a4710", "#5b3f96", "#1f6080", "#97305a", "#49701c")
 FATE_MARKS = {
     "remote": ("dot", "#2459b5"),
-    "local": ("dot", "#2a9d77"),
+    "local": ("triangle", "#2a9d77"),
     "recomputed": ("square", "#c2571a"),
-    "refused": ("cross", "#8e6bb8"),
+    "refused": ("plus", "#8e6bb8"),
     "failed": ("cross", "#b3262d"),
     "wrong": ("diamond", "#b3262d"),
     "unanswered": ("ring", "#b3262d"),
 }
+"""A shape of its own each: who does not see colours sees those. The dashboard has the same."""
 _DOWN_COLOURS = {"peer-down": "#c2571a", "fenced": "#8e6bb8", "killed": "#5b6478"}
 _MISS = "#8a6d1f"
 _LOG_FROM = 12.0

@@ -56,7 +56,8 @@ class Drawing:
                   stroke=stroke, **{"stroke-width": width})  # fmt: skip
 
     def mark(self, shape: str, x: float, y: float, colour: str, said: str = "") -> None:
-        """``dot``, ``square``, ``diamond``, ``cross`` or ``ring``, some 7 pixels across."""
+        """``dot``, ``square``, ``triangle``, ``diamond``, ``plus``, ``cross`` or ``ring``, some 7
+        pixels across."""
         if shape == "dot":
             self._add("circle", said, cx=x, cy=y, r=3.4, fill=colour)
         elif shape == "ring":
@@ -67,6 +68,12 @@ class Drawing:
         elif shape == "diamond":
             d = f"M{x:.1f} {y - 4.8:.1f}l4.8 4.8l-4.8 4.8l-4.8 -4.8z"
             self._add("path", said, d=d, fill=colour)
+        elif shape == "triangle":
+            d = f"M{x:.1f} {y - 4.3:.1f}l4.2 7.4h-8.4z"
+            self._add("path", said, d=d, fill=colour)
+        elif shape == "plus":
+            d = f"M{x - 4:.1f} {y:.1f}h8m-4 -4v8"
+            self._add("path", said, d=d, fill="none", stroke=colour, **{"stroke-width": 2})
         else:
             d = f"M{x - 3.4:.1f} {y - 3.4:.1f}l6.8 6.8m0 -6.8l-6.8 6.8"
             self._add("path", said, d=d, fill="none", stroke=colour, **{"stroke-width": 2})

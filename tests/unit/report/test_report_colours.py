@@ -1,5 +1,5 @@
 """Nothing is said by colour alone: what lies in one stack differs by colour to every eye, or by
-its hatching, on a light and on a dark ground."""
+its hatching, on a light and on a dark ground; marks differ by their shape."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from geokv.report.page.theme import DARK
+from geokv.report.sheet.plot import FATE_MARKS
+from geokv.report.sheet.svg import Drawing
 from geokv.report.style import HATCHES, PART_COLOURS, SPAN_COLOURS, TIER_COLOURS, stacked
 
 STACKS = {"span": SPAN_COLOURS, "tier": TIER_COLOURS, "part": PART_COLOURS}
@@ -59,6 +61,16 @@ def test_parts_of_a_stack_are_told_apart(stack: str, eye: str, ground: str) -> N
         far = float(np.linalg.norm(lab(shown[one], SEEN[eye]) - lab(shown[other], SEEN[eye])))
         if far < FAR:
             alike.append(f"{one} and {other}: {far:.1f}")
+    assert not alike
+
+
+def test_what_becomes_of_a_request_has_a_shape_of_its_own() -> None:
+    drawn = {}
+    for fate, (shape, _) in FATE_MARKS.items():
+        drawing = Drawing(20, 20, "")
+        drawing.mark(shape, 10, 10, "#000000")
+        drawn[fate] = drawing.to_svg()
+    alike = [pair for pair in combinations(drawn, 2) if drawn[pair[0]] == drawn[pair[1]]]
     assert not alike
 
 
