@@ -51,7 +51,7 @@ def gaps_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
     )  # fmt: skip
     blocks += _gap("MG4: reuse distance and residency", _whose(gaps), REUSE)
     blocks += chart(
-        lambda: draw_lru(gaps), "lru",
+        lambda: draw_lru(gaps, summary["cells"]), "lru",
         "Share of touched chunks that an LRU cache of a given size would have had",
         "Of what this run touched: what an LRU cache of that size would have had, one at each site "
         "and one for all.",
@@ -63,7 +63,7 @@ def gaps_section(summary: dict[str, Any], run_dir: Path) -> Section | None:
     )  # fmt: skip
     blocks += _gap("MG6: what the tail is made of", gaps["mg6"]["groups"], TAIL)
     blocks += chart(
-        lambda: draw_attribution(gaps), "attribution",
+        lambda: draw_attribution(gaps, summary["cells"]), "attribution",
         "Parts of the time to first token of a median request and of the tail",
         "Median request above, tail below: the mean of the worst 1 % where there are 100 requests, "
         "else the slowest.",

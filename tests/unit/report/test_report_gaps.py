@@ -87,3 +87,27 @@ def test_a_run_that_did_not_write_down_who_fetched_says_so() -> None:
         section = gaps_section({"gaps": measured, "cells": cells}, Path())
         assert section is not None
         assert any(isinstance(one, Para) and said in one.text for one in section.blocks)
+
+
+def test_figures_name_their_cell_which_is_in_range_and_no_control() -> None:
+    rows = [
+        served(f"r{number}", number, fetch=4, prefill=5, **asks("x", rest=20))
+        for number in range(9)
+    ]
+    measured = gaps([view(rows), view(rows), view(rows)], 1000)
+    for gap in measured.values():
+        for kind in gap.values():
+            for place, row in enumerate(kind):
+                row |= {"cell": place, "label": f"{place} km", "group": "remote-hit"}
+    cells = [
+        {"cell": 0, "out_of_range": True},
+        {"cell": 1, "out_of_range": False},
+        {"cell": 2, "control": True},
+    ]
+    section = gaps_section({"gaps": measured, "cells": cells}, Path())
+    assert section is not None
+    figures = {one.file: one.svg for one in section.blocks if isinstance(one, Figure)}
+    assert set(figures) == {"plots/lru.svg", "plots/attribution.svg"}
+    for svg in figures.values():
+        assert "cell: 1 km" in svg and "0 km<" not in svg and "2 km<" not in svg
+    assert "cell: 1 km, remote hit" in figures["plots/lru.svg"]
