@@ -20,17 +20,20 @@ __all__ = ["browser"]
 UNIT = Path(__file__).resolve().parents[1] / "unit"
 sys.path += [str(UNIT / "measure"), str(UNIT / "report")]
 
-KINDS = ("run", "drill", "sweep", "broken")
+KINDS = ("run", "drill", "sweep", "broken", "compared")
 WIDTHS = (1600, 1280, 390)
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run, a drill, a sweep with every kind of figure, and a run with a link off its plan."""
+    """A run, a drill, a sweep with every kind of figure, a run with a link off its plan, and a
+    page that compares two runs by force."""
     import handwritten_drill
     from handwritten import Run
     from test_report_sweeps import swept
 
+    from geokv.report.compare.comparison import compare_runs
+    from geokv.report.compare.html import comparison_html
     from geokv.report.run_folder import write_all
 
     broken = Run()
@@ -41,9 +44,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "sweep": Run(swept()),
         "broken": broken,
     }
-    folders = {kind: made[kind].write(tmp_path_factory.mktemp(kind)) for kind in KINDS}
+    folders = {kind: made[kind].write(tmp_path_factory.mktemp(kind)) for kind in made}
     for folder in folders.values():
         write_all(folder)
+    page = comparison_html(compare_runs([folders["run"], folders["sweep"]], force=True))
+    folders["compared"] = tmp_path_factory.mktemp("compared")
+    (folders["compared"] / "report.html").write_text(page, encoding="utf-8")
     return folders
 
 

@@ -12,6 +12,8 @@ from geokv.report.style import INK, MUTED, SERIES
 _ROW_INCH = 0.24
 _MOST = 120
 """More lines make no picture."""
+_LEAST = 0.01
+"""To either side of 1 that is always shown: below it the axis would have one number many times."""
 _COLOURS = {"slower": SERIES[2], "faster": SERIES[0]}
 _MARKERS = {"slower": "s", "faster": "o"}
 
@@ -38,10 +40,15 @@ def draw(one: Against) -> Figure | None:
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    margin = 0.06 * max(max(ends) - 1, 1 - min(ends), 1e-4)
-    axes.set_xlim(min(*ends, 1) - margin, max(*ends, 1) + margin)
+    low, high = min(*ends, 1 - _LEAST), max(*ends, 1 + _LEAST)
+    margin = 0.06 * max(high - 1, 1 - low)
+    axes.set_xlim(low - margin, high + margin)
     axes.set_xlabel("TTFT of this run over the base's, with the 95 % interval")
-    for outcome, said in (("slower", "slower"), ("faster", "faster"), ("", "no difference told")):
+    for outcome, said in (
+        ("slower", "slower"),
+        ("faster", "faster"),
+        ("", "not significant, or too few to say"),
+    ):
         axes.plot(
             [], [], color=_COLOURS.get(outcome, MUTED), marker=_MARKERS.get(outcome, "D"),
             linewidth=1.4, markersize=5, label=said,

@@ -22,6 +22,7 @@ from geokv.measure.comparing.pairs import Pair
 from geokv.report.compare.comparison import compare_runs
 from geokv.report.compare.console import print_comparison
 from geokv.report.compare.html import comparison_html
+from geokv.report.compare.plot import draw
 from geokv.report.compare.rows import to_csv
 from geokv.report.console import table_console
 from geokv.report.history import merge_history
@@ -149,6 +150,23 @@ def test_a_run_is_as_fast_as_itself(tmp_path: Path) -> None:
     assert {(pair.ratio, pair.low, pair.high, pair.p) for pair in against.pairs} == {(1, 1, 1, 1)}
     assert against.counts == {"no significant difference": 12}
     assert against.said.startswith("no significant difference of any TTFT")
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.00001, 1.2, 9.0])
+def test_numbers_of_the_axis_differ_however_alike_the_runs_are(
+    tmp_path: Path, factor: float
+) -> None:
+    one = written(tmp_path / "same")
+    two = written(tmp_path / "other" / "same", factors={(2, "remote-hit"): factor})
+    figure = draw(compare_runs([one, two]).others[0])
+    assert figure is not None
+    (axes,) = figure.axes
+    low, high = axes.get_xlim()
+    axis = axes.xaxis
+    ticks = [float(tick) for tick in axis.get_majorticklocs() if low <= tick <= high]
+    shown = axis.get_major_formatter().format_ticks(ticks)
+    assert len(shown) >= 2 and len(set(shown)) == len(shown)
+    assert low <= 0.99 and high >= 1.01
 
 
 def test_different_setups_are_refused_with_the_first_difference_and_both_values(
