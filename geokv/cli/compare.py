@@ -41,10 +41,13 @@ def compare(
     from geokv.report.compare.comparison import compare_runs
     from geokv.report.compare.console import print_comparison
     from geokv.report.compare.rows import to_csv
-    from geokv.report.disk import write_text
+    from geokv.report.disk import require_place, write_text
 
     for run in runs:
         require_run(run)
+    for option, path in (("--html", html), ("--csv", csv)):
+        if path is not None:
+            require_place(path, option)
     comparison = compare_runs(runs, force)
     print_comparison(comparison)
     if csv is not None:

@@ -40,9 +40,11 @@ def export(
 
       geokv export results/link-cut/… --otlp trace.json --begin now
     """
+    from geokv.report.disk import require_place
     from geokv.report.otlp.write import write_otlp
 
     require_run(run)
+    require_place(otlp, "--otlp")
     traces = write_otlp(run, otlp, _moment_ns(begin))
     typer.echo(f"{traces:,} traces in {otlp}")
 

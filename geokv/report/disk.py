@@ -70,6 +70,22 @@ def require_space(folder: Path, needed_bytes: int) -> None:
         )
 
 
+def require_place(path: Path, option: str) -> None:
+    """Refuse a file that a user named with ``option`` and that cannot be written, before the work
+    that would be in it is done.
+
+    Raises:
+        ConfigError: it is a folder, or its own folder is not there or not to be written to.
+    """
+    if path.is_dir():
+        raise ConfigError(f"{option}: {path} is a folder", f"name a file, as {path / 'FILE'}")
+    if not path.parent.is_dir():
+        hint = f"make it first (mkdir -p {path.parent}), or name another"
+        raise ConfigError(f"{option}: there is no folder {path.parent}", hint)
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigError(f"{option}: {path} cannot be written", "name a file where you may write")
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a whole UTF-8 file, errors as of ``saving``."""
     with saving(path):

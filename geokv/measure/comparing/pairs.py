@@ -96,7 +96,8 @@ def _pair(key: Key, base: SampledRun, other: SampledRun) -> Pair:
     medians = [_median(sample) for sample in (one, two)]
     pair = Pair(shown.label, shown.arm, medians[0], medians[1])
     if one is None or two is None or None in medians:
-        return replace(pair, why=f"no answer in {'the base' if medians[0] is None else 'this run'}")
+        run, said = (base, "the base") if medians[0] is None else (other, "this run")
+        return replace(pair, why=f"{'no answer' if run.has(key) else 'not'} in {said}")
     if void := one.void or two.void:
         return replace(pair, why=void)
     stream = Stream(base.scenario.seed, ("compare", repr(key)))

@@ -51,6 +51,13 @@ class SampledRun:
     provenance: Mapping[str, Any]
     samples: dict[Key, Sample]
 
+    def has(self, key: Key) -> bool:
+        """Whether it had such a cell and arm, with an answer or without."""
+        if self.scenario.is_drill:
+            # Its samples are of what was answered.
+            return key[0] in {_point(cell) for cell in self.scenario.cells()}
+        return key in self.samples
+
 
 def sampled(run_dir: Path) -> SampledRun:
     """Read a run folder.
@@ -103,10 +110,15 @@ def _of_drill(run_dir: Path, scenario: Scenario) -> dict[Key, Sample]:
     return found
 
 
+def _point(cell: Cell) -> tuple[tuple[str, Value], ...]:
+    """Settings of a cell but for the seed."""
+    return tuple(sorted((name, value) for name, value in cell.settings.items() if name != AXIS))
+
+
 def _add(found: dict[Key, Sample], cell: Cell, arm: str, times: dict[str, int], void: str) -> None:
-    settings = {name: value for name, value in cell.settings.items() if name != AXIS}
-    key: Key = (tuple(sorted(settings.items())), arm)
-    sample = found.setdefault(key, Sample(label(settings), arm.replace("-", " "), {}, {}))
+    key: Key = (_point(cell), arm)
+    said = label({name: cell.settings[name] for name in cell.settings if name != AXIS})
+    sample = found.setdefault(key, Sample(said, arm.replace("-", " "), {}, {}))
     scenario = cell.scenario
     # Requests of a drill are the same in all of its cells.
     number = None if scenario.is_drill else cell.index

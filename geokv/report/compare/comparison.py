@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from geokv.errors import ConfigError
+from geokv.errors import ConfigError, RunError
 from geokv.measure.comparing.pairs import Outcome, Pair, compared
 from geokv.measure.comparing.sampled import SampledRun, sampled
 from geokv.report.compare.setup import Differs, differing, versions
@@ -76,15 +76,19 @@ def compare_runs(folders: Sequence[Path], force: bool = False) -> Comparison:
         force: compare different set-ups too; everything shown says so.
 
     Raises:
-        ConfigError: fewer than two folders, one twice, or set-ups that differ.
-        RunError: a folder holds no finished run.
+        ConfigError: fewer than two folders, one twice, one that holds no finished run or broken
+            records, or set-ups that differ.
     """
     if len(folders) < 2:
         raise ConfigError("compare: needs two run folders at least", "geokv compare RUN RUN")
     twice = [folder for folder in folders if folders.count(folder) > 1]
     if twice:
         raise ConfigError(f"compare: {twice[0]} is named twice")
-    base, *rest = (sampled(folder) for folder in folders)
+    try:
+        base, *rest = (sampled(folder) for folder in folders)
+    except RunError as error:
+        # Whoever compares chose the folders: another is what helps.
+        raise ConfigError(error.message, error.hint) from None
     others = []
     for run in rest:
         setup = differing(base, run)

@@ -39,7 +39,9 @@ def _head(comparison: Comparison) -> Head:
         verdict="forced" if forced else "compared",
         sign="!" if forced else "≈",
         verdict_said=said,
-        reasons=[found.said for one in others for found in one.setup],
+        reasons=[
+            f"run {n}: {found.said}" for n, one in enumerate(others, start=1) for found in one.setup
+        ],
         headline=" ".join(f"Run {n}: {one.said}." for n, one in enumerate(others, start=1)),
         cards=Cards([(name, value, False) for name, value in dict(cards).items()]),
         facts=header(comparison),
@@ -62,7 +64,7 @@ def _section(comparison: Comparison, number: int) -> Section:
 def _setups(comparison: Comparison) -> Section:
     rows = [
         [f"run {number}", "version of" if found in one.versions else "set-up", found.path,
-         str(found.base), str(found.other)]
+         *found.values]
         for number, one in enumerate(comparison.others, start=1)
         for found in [*one.setup, *one.versions]
     ]  # fmt: skip

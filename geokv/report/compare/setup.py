@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ _SAID_ONLY = (
 of it. Seeds are compared as those that were run."""
 _MANIFEST = ("kernel", "profile", "sabotage", "live", "code")
 """A live run is looked at while it goes on, which costs µs; a pace alone costs nothing."""
+_RATE = re.compile(r"(links|timeline)\..+\.rate|.+\.disk\.(read|write)|.+_caps\..+")
+"""Paths of what is in bit/s; ``workload.rate`` is not."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,12 @@ class Differs:
     @property
     def said(self) -> str:
         """Path and both values, for people."""
-        return f"{self.path}: {_shown(self.base)} and {_shown(self.other)}"
+        return "{}: {} and {}".format(self.path, *self.values)
+
+    @property
+    def values(self) -> tuple[str, str]:
+        """The base's and the other's, as they are read."""
+        return _shown(self.path, self.base), _shown(self.path, self.other)
 
 
 def differing(base: SampledRun, other: SampledRun) -> list[Differs]:
@@ -55,7 +63,8 @@ def versions(base: SampledRun, other: SampledRun) -> list[Differs]:
 def _setup(run: SampledRun) -> dict[str, Any]:
     resolved = run.scenario.resolved()
     topology = resolved.pop("topology")
-    data = {"clock": run.manifest.clock, "seeds": run.scenario.seed_list}
+    data: dict[str, Any] = {"kind": "drill" if run.scenario.is_drill else "measurement"}
+    data |= {"clock": run.manifest.clock, "seeds": run.scenario.seed_list}
     data |= {"sites": list(topology["sites"]), "links": topology["links"]}
     data |= {key: value for key, value in resolved.items() if key not in _SAID_ONLY}
     return data | {key: run.provenance.get(key) for key in _MANIFEST}
@@ -72,6 +81,8 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _shown(value: Any) -> str:
+def _shown(path: str, value: Any) -> str:
+    if isinstance(value, int) and _RATE.fullmatch(path):
+        return f"{value / 1e9:.12g} Gb/s"
     text = "unset" if value is None else str(value)
     return text if len(text) <= 80 else f"{text[:77]}…"

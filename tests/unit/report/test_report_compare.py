@@ -17,7 +17,7 @@ import pytest
 from handwritten import MS, SCENARIO, Run
 from handwritten_drill import Drill
 
-from geokv.errors import ConfigError, RunError
+from geokv.errors import ConfigError
 from geokv.measure.comparing.pairs import Pair
 from geokv.report.compare.comparison import compare_runs
 from geokv.report.compare.console import print_comparison
@@ -183,6 +183,10 @@ def test_different_setups_are_refused_with_the_first_difference_and_both_values(
     farther["links"]["a-b"]["km"] = 60
     with pytest.raises(ConfigError, match=r"links\.a-b\.km: 50\.0 and 60\.0"):
         compare_runs([base, written(tmp_path / "km", topology=farther)])
+    faster = copy.deepcopy(SCENARIO["topology"])
+    faster["links"]["a-b"]["rate"] = "400G"
+    with pytest.raises(ConfigError, match=r"links\.a-b\.rate: unset and 400 Gb/s"):
+        compare_runs([base, written(tmp_path / "rate", topology=faster)])
     with pytest.raises(ConfigError, match=r"seeds: \[1\] and \[2\] \(and"):
         compare_runs([base, written(tmp_path / "more", requests=9, seed=2)])
     forced = compare_runs([base, other], force=True)
@@ -191,7 +195,8 @@ def test_different_setups_are_refused_with_the_first_difference_and_both_values(
     ]
     assert "compared by force" in shown(forced)
     assert {row["forced"] for row in csv.DictReader(io.StringIO(to_csv(forced)))} == {"yes"}
-    assert "forced" in comparison_html(forced)
+    page = comparison_html(forced)
+    assert "forced" in page and "run 1: cache.substrate.streams: 4 and 8" in page
 
 
 def test_what_is_only_said_or_promised_is_no_setup(tmp_path: Path) -> None:
@@ -264,6 +269,28 @@ def test_void_and_missing_are_no_numbers(tmp_path: Path) -> None:
     assert gone.why == "no answer in this run"
 
 
+def test_a_cell_that_one_run_never_had_is_not_in_it(tmp_path: Path) -> None:
+    base = written(tmp_path / "base")
+    sweep = [{"path": "links.a-b.km", "values": [0, 50, 75], "out_of_range": [600]}]
+    other = written(tmp_path / "other", sweep=sweep, expect={})
+    (against,) = compare_runs([base, other], force=True).others
+    assert pair(against.pairs, "a-b 75 km", "recompute").why == "not in the base"
+    assert pair(against.pairs, "a-b 100 km", "recompute").why == "not in this run"
+
+
+def test_a_drill_without_an_answer_had_its_cell_all_the_same(tmp_path: Path) -> None:
+    folders = []
+    for name in ("a", "b"):
+        drill = Drill()
+        for row in drill.of("answer"):
+            if name == "a":
+                row["ttft_ns"] = None
+        folders.append(drill.write(tmp_path / name))
+        merge_history(folders[-1])
+    (against,) = compare_runs(folders).others
+    assert [one.why for one in against.pairs] == ["no answer in the base"]
+
+
 def test_drills_are_compared_without_their_control(tmp_path: Path) -> None:
     folders = []
     for name in ("a", "b"):
@@ -277,7 +304,7 @@ def test_drills_are_compared_without_their_control(tmp_path: Path) -> None:
     (one,) = against.pairs
     assert (one.arm, one.outcome, one.unit) == ("answered", "slower", "pairs")
     assert one.ratio == pytest.approx(1.1, abs=0.001)
-    with pytest.raises(ConfigError, match="different set-ups"):
+    with pytest.raises(ConfigError, match="set-ups: kind: drill and measurement"):
         compare_runs([folders[0], written(tmp_path / "run")])
 
 
@@ -314,7 +341,7 @@ def test_one_run_is_no_comparison(tmp_path: Path, folders: list[str]) -> None:
 
 
 def test_what_is_no_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="no such run folder"):
+    with pytest.raises(ConfigError, match="no such run folder"):
         compare_runs([written(tmp_path / "base"), tmp_path / "nothing"])
 
 
@@ -329,6 +356,30 @@ def test_the_command(tmp_path: Path) -> None:
     refused = geokv("compare", base, written(tmp_path / "third", requests=9))
     assert refused.returncode == 2
     assert "workload.requests: 8 and 9" in refused.stderr.replace("\n", " ")
+
+
+def test_what_cannot_be_compared_ends_with_2(tmp_path: Path) -> None:
+    base, half = written(tmp_path / "base"), written(tmp_path / "half")
+    (half / "records" / "requests.jsonl").unlink()
+    bare = written(tmp_path / "bare")
+    (bare / "manifest.json").unlink()
+    for other, said in (
+        (tmp_path / "nowhere", "no such run folder"),
+        (bare, "it has no manifest.json"),
+        (half, "requests.jsonl: cannot be read"),
+    ):
+        done = geokv("compare", base, other)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_compared(
+    tmp_path: Path,
+) -> None:
+    base, other = written(tmp_path / "base"), written(tmp_path / "other")
+    for path, said in ((tmp_path, "is a folder"), (tmp_path / "no" / "x.html", "mkdir -p")):
+        done = geokv("compare", base, other, "--html", path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "--html" in done.stderr and said in done.stderr and "--out" not in done.stderr
 
 
 def geokv(*words: Any) -> subprocess.CompletedProcess[str]:
