@@ -3,6 +3,7 @@ by keyboard and on paper. And ``geokv report`` as a user types it."""
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from browser import browser, fits, quiet_page
 from cli import Geokv
+from matplotlib.image import imread
 from playwright.sync_api import Browser, Page
 
 __all__ = ["browser"]
@@ -157,6 +159,25 @@ def test_what_is_wide_scrolls_inside_itself(browser: Browser, folders: dict[str,
         first, whole = table.locator("tbody td").first.bounding_box(), table.bounding_box()
         assert first is not None and whole is not None
         assert first["x"] >= whole["x"], "the km stays where it is"
+
+
+def test_a_drawing_that_goes_on_shows_it_and_a_map_is_seen_whole(
+    browser: Browser, folders: dict[str, Path]
+) -> None:
+    """The shadow at its right edge is part of what lies behind it, so that must be seen."""
+    with opened(browser, folders["drill"], 390) as page:
+        drawing = page.locator(".drawing:not(.whole)").first
+        assert drawing.evaluate("one => one.scrollWidth > one.clientWidth")
+        assert _ends_in_a_shadow(drawing.screenshot())
+        drawing.evaluate("one => one.scrollLeft = one.scrollWidth")
+        assert not _ends_in_a_shadow(drawing.screenshot())
+        assert page.locator(".drawing.whole").evaluate("one => one.scrollWidth <= one.clientWidth")
+
+
+def _ends_in_a_shadow(shot: bytes) -> bool:
+    """Whether the last pixels of most rows are darker than those a shadow's width before."""
+    seen = imread(io.BytesIO(shot))[..., :3].sum(axis=2)
+    return bool((seen[:, -2] < seen[:, -30] - 0.1).mean() > 0.5)
 
 
 def test_paper_is_light_whole_and_within_its_margins(

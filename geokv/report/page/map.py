@@ -13,7 +13,9 @@ from geokv.lab.topology import Topology, ends
 from geokv.report.sheet.svg import Drawing, text_width
 from geokv.report.style import INK, MUTED, SERIES
 
-_WIDTH, _MARGIN = 760.0, 96.0
+FEW_SITES = 4
+"""So many fit a narrow map, which is still legible on a phone."""
+_MARGIN = 96.0
 _SITE = 17.0
 _MOST_NAMED = 24
 """Links; of more than these only the shape is shown."""
@@ -29,8 +31,9 @@ def draw_map(
         roles: site → what it does, under its name.
         lengths: link → its km as words, where they are not one number.
     """
-    places, high = _places(topology)
-    drawing = Drawing(_WIDTH, high, title)
+    width = _width(len(topology.sites))
+    places, high = _places(topology, width)
+    drawing = Drawing(width, high, title)
     kinds = list(dict.fromkeys(link.kind for link in topology.links.values()))
     for name, link in topology.links.items():
         a, b = ends(name)
@@ -53,13 +56,19 @@ def draw_map(
     return drawing.to_svg()
 
 
-def _places(topology: Topology) -> tuple[dict[str, tuple[float, float]], float]:
+def _width(sites: int) -> float:
+    if sites <= 2:
+        return 440.0
+    return 560.0 if sites <= FEW_SITES else 760.0
+
+
+def _places(topology: Topology, width: float) -> tuple[dict[str, tuple[float, float]], float]:
     """Site → pixels, and how high the map is."""
     sites = list(topology.sites)
     if len(sites) == 1:
-        return {sites[0]: (_WIDTH / 2, 60.0)}, 130.0
+        return {sites[0]: (width / 2, 60.0)}, 130.0
     if len(sites) == 2:
-        return {sites[0]: (_MARGIN + 60, 60.0), sites[1]: (_WIDTH - _MARGIN - 60, 60.0)}, 130.0
+        return {sites[0]: (_MARGIN, 60.0), sites[1]: (width - _MARGIN, 60.0)}, 130.0
     graph: networkx.Graph[str] = networkx.Graph()
     graph.add_nodes_from(sites)
     for name, link in topology.links.items():
@@ -68,7 +77,7 @@ def _places(topology: Topology) -> tuple[dict[str, tuple[float, float]], float]:
     found = networkx.kamada_kawai_layout(graph, weight="far", pos=networkx.circular_layout(graph))
     spots = _lying([(float(x), float(y)) for x, y in (found[site] for site in sites)])
     wide, tall = (float(side) or 1.0 for side in spots.max(axis=0) - spots.min(axis=0))
-    inner = _WIDTH - 2 * _MARGIN
+    inner = width - 2 * _MARGIN
     high = min(max(inner * tall / wide, 60.0), 400.0)
     spots = (spots - spots.min(axis=0)) * (inner / wide, high / tall) + (_MARGIN, 52.0)
     places = {site: (float(x), float(y)) for site, (x, y) in zip(sites, spots, strict=True)}

@@ -9,7 +9,7 @@ from geokv.lab.link_plan import LinkPlan
 from geokv.lab.plan import compile_plan
 from geokv.lab.topology import Topology
 from geokv.report import words
-from geokv.report.page.map import draw_map
+from geokv.report.page.map import FEW_SITES, draw_map
 from geokv.report.page.section import Section
 from geokv.report.sheet.blocks import Block, Figure, Fold, Heading, Table
 from geokv.report.sheet.setup import setup
@@ -36,6 +36,7 @@ def setup_section(summary: dict[str, Any], run_dir: Path) -> Section:
             "plots/topology.svg",
             f"{title}. Drawn by shape, not to scale; what a site does stands under its name.",
             _alt(topology),
+            whole=len(topology.sites) <= FEW_SITES,
         )
     ]
     blocks += _links(scenario)

@@ -25,6 +25,11 @@ DARK = {
 """Every colour that our drawings use → its twin on a dark ground, of the same hue."""
 
 _STYLED = re.compile(r"(fill|stroke|stop-color): ?(#[0-9a-f]{6})")
+_GROUND = re.compile(
+    r'(<g id="(?:figure|axes)_\d+">\s*<g id="patch_\d+">\s*<path d="[^"]*" style="fill: )#ffffff'
+    r'|(<rect x="0" y="0" [^>]*fill=")#ffffff'
+)
+"""What a figure and its axes are drawn on, by matplotlib and by us."""
 _IDS = re.compile(r"""(?<=\sid=")([^"]+)(?=")""")
 _USES = re.compile(r"""(url\(#|href="#)([^")]+)""")
 
@@ -50,12 +55,14 @@ def inlined(figure: Figure, prefix: str) -> Markup:
 
     Its colours become variables with twins on a dark ground, its ids begin with ``prefix``, which
     makes them unique on the page, and it gets the figure's ``alt`` as its name. What only a file
-    of its own needs is left out, styles for every element (``*``) first of all.
+    of its own needs is left out: styles for every element (``*``), and its ground, which would
+    hide the shadow of a drawing that scrolls.
     """
     svg = figure.svg[figure.svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<style[^>]*>\*\{[^}]*\}</style>", "", svg)
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = _GROUND.sub(lambda found: f"{found[1] or found[2]}none", svg)
     svg = svg.replace("xlink:href=", "href=")
     svg = _IDS.sub(lambda found: f"{prefix}-{found[1]}", svg)
     svg = _USES.sub(lambda found: f"{found[1]}{prefix}-{found[2]}", svg)

@@ -70,6 +70,8 @@ class Figure:
     alt: str = ""
     ground: Ground = "any"
     """``light`` where colours are numbers and a dark page must not change them."""
+    whole: bool = False
+    """Made smaller on a narrow screen, where others keep their size and scroll."""
 
 
 @dataclass(frozen=True)
