@@ -27,6 +27,7 @@ class Head:
         live: takes commands.
         done, total: requests; 0 where nothing is known. ``done`` is counted while it runs.
         doing: the last step in a word or two, while it runs.
+        unreadable: why nothing more is known of it than where it lies; else empty.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Head:
     done: int = 0
     total: int = 0
     doing: str = ""
+    unreadable: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """For the page."""
@@ -62,11 +64,27 @@ def read_scenario(folder: Folder) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def read_head(identity: str, folder: Folder, started: str) -> Head | None:
-    """What scenario, manifest and summary say; None where there is no run."""
+def read_head(identity: str, folder: Folder, started: str) -> Head:
+    """What scenario, manifest and summary say; of a damaged folder, that it is one."""
     scenario, manifest = read_scenario(folder), read_json(folder, "manifest.json")
     if scenario is None or manifest is None:
-        return None
+        name, wanted = (
+            ("scenario.yaml", "YAML mapping")
+            if scenario is None
+            else ("manifest.json", "JSON object")
+        )
+        return Head(
+            id=identity,
+            name=folder.names[-1],
+            title="",
+            state="ended",
+            verdict="",
+            drill=False,
+            clock="",
+            seed=0,
+            started=started,
+            unreadable=f"{name} is no {wanted}, or cannot be opened",
+        )
     summary = read_json(folder, "summary.json") or {}
     verdict = summary.get("verdict")
     workload = scenario.get("workload")

@@ -74,12 +74,11 @@ class Shelf:
     def _head(self, identity: str, folder: Folder, started: str) -> Head | None:
         files = ("scenario.yaml", "manifest.json", "summary.json")
         stamps = tuple(stamp_of(folder, name) for name in files)
+        if None in stamps[:2]:
+            return None
         kept = self._fixed.get(identity)
         if kept is None or kept[0] != stamps:
-            head = read_head(identity, folder, started)
-            if head is None:
-                return None
-            self._fixed[identity] = kept = (stamps, head)
+            self._fixed[identity] = kept = (stamps, read_head(identity, folder, started))
         told = self._told.setdefault(identity, Told(folder))
         return told.fill(kept[1])
 

@@ -27,8 +27,9 @@ class Told:
 
     def fill(self, head: Head) -> Head:
         """The head with its state, and with what the steps say while it runs."""
-        going = self._is_going_on(head)
-        if going:
+        if head.unreadable:
+            return head
+        if self._is_going_on(head):
             self._read()
             return replace(head, state="running", verdict="", **self._facts)
         if self._place is None:

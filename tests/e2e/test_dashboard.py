@@ -87,6 +87,67 @@ def test_runs_appear_and_a_finished_one_shows_its_verdict(
         expect(page.locator("#link-state")).to_have_text("complete")
 
 
+def test_runs_of_one_scenario_are_told_apart_and_a_damaged_one_says_why(
+    dashboard: Dashboard, browser: Browser, smoke: Run
+) -> None:
+    other = "20260102-000000-0123abcd"
+    for name in (NAME, other):
+        copy_in(smoke, dashboard.folder, name)
+    (dashboard.folder / "smoke" / other / "manifest.json").write_text("{")
+    with quiet_page(browser) as page:
+        page.goto(dashboard.url)
+        rows = page.locator(".runs tbody tr")
+        expect(rows).to_have_count(2)
+        expect(rows.filter(has_text=f"smoke / {NAME}")).to_contain_text("pass")
+        damaged = rows.filter(has_text=f"smoke / {other}")
+        expect(damaged).to_contain_text("cannot be read: manifest.json")
+        damaged.get_by_role("link").click()
+        expect(page.locator(".run-verdict")).to_contain_text("manifest.json")
+
+
+def test_a_run_without_samples_says_why_columns_are_empty_and_lists_that_go_on_show_it(
+    shared: Dashboard, browser: Browser
+) -> None:
+    with quiet_page(browser) as page:
+        page.goto(f"{shared.base}#/run/smoke~{NAME}")
+        expect(page.locator(".unsampled")).to_have_count(2)
+        expect(page.locator(".unsampled").first).to_contain_text("--live or --pace")
+        for name in (".judged", ".files"):
+            shadow = page.locator(name).evaluate("one => getComputedStyle(one).backgroundImage")
+            assert shadow.count("gradient") == 2
+
+
+_TWO_CELLS = """
+async () => {
+  const [{ Model }, { Acting }, { gather }] = await Promise.all(
+    ['model', 'act', 'now'].map((name) => import(`/static/${name}.js`)));
+  const model = new Model();
+  const topology = { sites: [], links: [{ name: 'a-b' }] };
+  model.about = { state: 'running', live: true, topology };
+  const link = (km) => [{ link: 'a-b', km, rate_bps: 1 }];
+  model.take({ event: 'run', cells: [{ cell: 0 }, { cell: 1, control: true }] });
+  model.take({ event: 'cell', cell: 0, label: 'as asked', t_ns: 0, links: link(50) });
+  const acting = new Acting('x');
+  acting.model = model;
+  model.take({ event: 'command', id: '1', do: 'stop', phase: 'accepted', t_ns: 1 });
+  const before = acting.standing({ id: '1' })[0];
+  model.take({ event: 'quiesce', t_ns: 2 });
+  const after = acting.standing({ id: '1' })[0];
+  model.take({ event: 'cell', cell: 1, label: 'control', t_ns: 3, links: link(99) });
+  model.about = { state: 'finished', topology };
+  return [before, after, gather(model).links.get('a-b').km, model.nameOf(model.foremost)];
+}
+"""
+
+
+def test_a_stream_that_was_stopped_has_ended_and_the_network_is_of_the_cell_that_is_named(
+    shared: Dashboard, browser: Browser
+) -> None:
+    with quiet_page(browser) as page:
+        page.goto(shared.url)
+        assert page.evaluate(_TWO_CELLS) == ["open", "good", 50, "as asked"]
+
+
 def test_the_report_of_a_run_opens_and_can_do_nothing(shared: Dashboard, browser: Browser) -> None:
     with quiet_page(browser) as page:
         page.goto(f"{shared.base}#/run/smoke~{NAME}")

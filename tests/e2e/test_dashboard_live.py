@@ -85,7 +85,7 @@ def test_a_link_is_cut_and_healed_and_a_site_killed_from_the_page(
         page.set_viewport_size({"width": 1280, "height": 900})
 
         page.get_by_role("button", name="Stop the stream").click()
-        order(page, "stop the stream — accepted")
+        order(page, "stop the stream — the stream has ended")
         expect(page.locator(".run-verdict .badge")).to_have_text("pass", timeout=_BOOT_MS)
         expect(page.locator(".judged li").first).to_be_visible()
         expect(page.get_by_label("Where", exact=True)).to_be_disabled()

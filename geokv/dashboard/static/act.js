@@ -112,6 +112,7 @@ export class Acting {
   update(model, run) {
     this.model = model;
     const live = run.state === "running" && run.live;
+    this.over = run.state !== "running";
     this.element.hidden = !live && this.orders.length === 0;
     const why = !mayAct()
       ? "This tab may only look: open the address that geokv dashboard has printed to act."
@@ -164,6 +165,7 @@ export class Acting {
     const answer = order.id === null ? undefined : this.model.answers.get(order.id);
     if (!answer) return [order.state, order.said];
     if (answer.phase === "refused") return ["bad", `refused: ${answer.reason}`];
+    if (answer.do === "stop") return answer.done || this.over ? ["good", "the stream has ended"] : ["open", "accepted, the stream has not ended yet"];
     const fault = answer.name ? this.model.faultNamed(answer.name) : undefined;
     if (!fault) return ["open", "accepted"];
     if (answer.do === "heal") return fault.to_ns === null ? ["open", "accepted, not healed yet"] : ["good", "healed, as was seen"];

@@ -98,6 +98,7 @@ export function showList(main, onState) {
 function makeRow() {
   const link = h("a", {});
   const title = h("span");
+  const folder = h("span", { class: "mono" });
   const state = h("td", { class: "state" });
   const meter = h("i");
   const done = h("span", { class: "num" });
@@ -109,7 +110,7 @@ function makeRow() {
   const element = h(
     "tr",
     {},
-    h("td", { class: "what" }, link, title),
+    h("td", { class: "what" }, link, title, folder),
     state,
     h("td", { class: "progress" }, done, " ", bar, " ", doing),
     clock,
@@ -124,7 +125,9 @@ function makeRow() {
     show(run) {
       text(link, run.name);
       link.href = `#/run/${encodeURIComponent(run.id)}`;
-      text(title, run.title);
+      text(title, run.unreadable ? `cannot be read: ${run.unreadable}` : run.title);
+      // Runs of one scenario are told apart by it.
+      text(folder, run.id.replaceAll("~", " / "));
       state.replaceChildren(badge(run));
       const running = run.state === "running";
       text(done, run.total && running ? `${whole(run.done)} / ${whole(run.total)}` : run.done ? whole(run.done) : "");
@@ -132,7 +135,7 @@ function makeRow() {
       meter.style.width = `${Math.min(100, (100 * run.done) / (run.total || 1))}%`;
       text(doing, running ? run.doing : "");
       text(clock, run.pace ? `${run.clock} ${run.pace}` : run.clock);
-      text(seed, String(run.seed));
+      text(seed, run.unreadable ? "" : String(run.seed));
       text(started, when(run.started));
       started.title = whenFull(run.started);
       element.dataset.id = run.id;

@@ -52,6 +52,7 @@ export class Model {
     this.cells = new Map();
     this.newest = null;
     this.sample = null;
+    this.samples = 0;
     this.log = [];
     this.written = 0;
     this.answers = new Map();
@@ -223,11 +224,16 @@ const TAKERS = {
     const where = fault.target && fault.target !== fault.name ? `${fault.name} (${fault.target})` : fault.name;
     model.write(step, bad ? "bad" : step.phase === "healed" ? "good" : "fault", `${where}: ${step.phase.replaceAll("-", " ")}`, step.seen || step.said);
   },
-  quiesce: (model, step) => model.write(step, "step", "stream over", "looking at the books of every site"),
+  quiesce(model, step) {
+    // What was asked to stop has: no answer of its own says so.
+    for (const answer of model.answers.values()) if (answer.do === "stop") answer.done = true;
+    model.write(step, "step", "stream over", "looking at the books of every site");
+  },
   cold: (model, step) => model.write(step, "step", "cold engine", `answers ${step.prompts} prompts again`),
   report: (model, step) => model.write(step, "step", "writing the report"),
   sample(model, step) {
     model.sample = step;
+    model.samples += 1;
     if (model.newest) model.newest.to_ns = Math.max(model.newest.to_ns, step.t_ns);
   },
   command(model, step) {

@@ -10,7 +10,7 @@ const TIERS = ["device", "dram", "disk"];
 export function gather(model) {
   const sites = new Map();
   const links = new Map();
-  for (const [name, link] of model.newest?.links ?? []) links.set(name, { km: link.km, rate_bps: link.rate_bps });
+  for (const [name, link] of model.foremost?.links ?? []) links.set(name, { km: link.km, rate_bps: link.rate_bps });
   const running = model.about.state === "running";
   const { sample } = model;
   for (const one of model.foremost?.requests ?? []) {
@@ -34,6 +34,15 @@ export function gather(model) {
     }
   }
   return { sites, links };
+}
+
+/** Why columns that samples fill are empty, or hold what is past; empty where they do not. */
+export function unsampled(model) {
+  if (!model.samples) {
+    if (model.about.state === "running" && model.about.live) return "No sample has come yet.";
+    return "No samples: state, pools and load are known of runs started with --live or --pace.";
+  }
+  return model.about.state === "running" ? "" : "Pools are those of the last sample; state and load are shown while a run goes on.";
 }
 
 /** Which of these a fault's target names: `a-b`, `b`, or a list of them in words. */

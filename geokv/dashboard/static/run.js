@@ -6,7 +6,7 @@ import { badge, h, icon, text, toast } from "./dom.js";
 import { bytes, moment, when, whenFull, whole } from "./format.js";
 import { EventLog } from "./log.js";
 import { Model } from "./model.js";
-import { gather, key, linkRow, siteRow } from "./now.js";
+import { gather, key, linkRow, siteRow, unsampled } from "./now.js";
 import { Strip } from "./strip.js";
 import { TopologyView } from "./topology.js";
 
@@ -92,6 +92,8 @@ class RunPage {
     this.sites = h("tbody");
     this.links = h("tbody");
     this.clock = h("span", { class: "num" });
+    this.shown = h("span", { class: "muted" });
+    this.unsampled = [0, 1].map(() => h("p", { class: "unsampled muted" }));
     this.result = h("div", { class: "run-column" });
     this.siteFilter = h("select", { "aria-label": "Site shown", hidden: run.topology.sites.length < 2 || !run.drill }, h("option", { value: "" }, "all sites"), run.topology.sites.map((site) => h("option", { value: site.name }, `site ${site.name}`)));
     this.siteFilter.addEventListener("change", () => this.soon());
@@ -106,14 +108,14 @@ class RunPage {
         h(
           "section",
           { class: "panel net", "aria-labelledby": "net-title" },
-          h("header", {}, h("h2", { id: "net-title" }, run.topology.title || "Network"), h("span", { class: "end" }, this.clock)),
+          h("header", {}, h("h2", { id: "net-title" }, run.topology.title || "Network"), h("span", { class: "end" }, this.shown, this.clock)),
           this.topology.element,
         ),
         h(
           "div",
           { class: "run-column" },
-          h("section", { class: "panel", "aria-labelledby": "sites-title" }, h("header", {}, h("h2", { id: "sites-title" }, "Sites"), h("span", { class: "end pool-key" }, key("pinned", "in use"), key("cached", "cached"))), h("div", { class: "scroll" }, h("table", { class: "sites" }, head([["site"], ["state"], ["pool"], ["requests", "right"]]), this.sites))),
-          h("section", { class: "panel", "aria-labelledby": "links-title" }, h("header", {}, h("h2", { id: "links-title" }, "Links")), h("div", { class: "scroll" }, h("table", { class: "links" }, head([["link"], ["length", "right"], ["rate", "right"], ["load → / ←", "right"], ["state"]]), this.links))),
+          h("section", { class: "panel", "aria-labelledby": "sites-title" }, h("header", {}, h("h2", { id: "sites-title" }, "Sites"), h("span", { class: "end pool-key" }, key("pinned", "in use"), key("cached", "cached"))), h("div", { class: "scroll" }, h("table", { class: "sites" }, head([["site"], ["state"], ["pool"], ["requests", "right"]]), this.sites)), this.unsampled[0]),
+          h("section", { class: "panel", "aria-labelledby": "links-title" }, h("header", {}, h("h2", { id: "links-title" }, "Links")), h("div", { class: "scroll" }, h("table", { class: "links" }, head([["link"], ["length", "right"], ["rate", "right"], ["load → / ←", "right"], ["state"]]), this.links)), this.unsampled[1]),
         ),
       ),
       this.acting.element,
@@ -145,6 +147,11 @@ class RunPage {
     this.acting.update(model, run);
     const real = Number.isFinite(model.real_s) ? ` · ${model.real_s.toFixed(1)} s real` : "";
     text(this.clock, Number.isFinite(model.last_ns) ? `${moment(model.last_ns)}${real}` : "");
+    text(this.shown, model.cells.size > 1 && model.foremost ? model.nameOf(model.foremost) : "");
+    for (const one of this.unsampled) {
+      text(one, unsampled(model));
+      one.hidden = !one.textContent;
+    }
     this.drawFacts(run);
   }
 
@@ -170,7 +177,7 @@ class RunPage {
   drawVerdict(run) {
     const mine = run.started_here;
     this.ends.hidden = !(mine && mine.status === null && run.state === "running" && mayAct());
-    const broke = this.model.failed?.message ?? mine?.said;
+    const broke = (run.unreadable && `it cannot be read: ${run.unreadable}`) || (this.model.failed?.message ?? mine?.said);
     const reasons = run.state === "ended" ? [broke || "it ended, or was ended, before its verdict"] : run.reasons;
     this.verdict.replaceChildren(badge(run, true), this.ends, ...reasons.slice(0, 3).map((said) => h("p", { class: "muted" }, said)));
     const parts = [];

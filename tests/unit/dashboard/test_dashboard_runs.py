@@ -93,15 +93,30 @@ def test_what_is_no_run_is_not_listed(root: Path, tmp_path: Path) -> None:
     deep.mkdir(parents=True)
     (deep / "scenario.yaml").write_text(yaml.safe_dump(SCENARIO))
     (deep / "manifest.json").write_text(json.dumps(MANIFEST))
-    for name, scenario, manifest in (
-        ("broken-yaml", "a: [", "{}"),
-        ("broken-json", yaml.safe_dump(SCENARIO), "{"),
-        ("a-list", "- a", "{}"),
-    ):
-        (root / name).mkdir()
-        (root / name / "scenario.yaml").write_text(scenario)
-        (root / name / "manifest.json").write_text(manifest)
     assert list(Shelf(root).look()) == [identity(root, run)]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "manifest", "named"),
+    [
+        ("a: [", "{}", "scenario.yaml"),
+        ("- a", "{}", "scenario.yaml"),
+        (yaml.safe_dump(SCENARIO), "{", "manifest.json"),
+    ],
+)
+async def test_a_damaged_run_is_listed_with_what_is_wrong_with_it(
+    server: Served, root: Path, scenario: str, manifest: str, named: str
+) -> None:
+    run = finished_run(root)
+    (run / "scenario.yaml").write_text(scenario)
+    (run / "manifest.json").write_text(manifest)
+    name = identity(root, run)
+    head = Shelf(root).look()[name]
+    assert (head.name, head.state, head.verdict) == (run.name, "ended", "")
+    assert named in head.unreadable
+    detail = (await server.http.get(f"/api/runs/{name}")).json()
+    assert detail["unreadable"] == head.unreadable
+    assert "records" in str(detail["files"]), "its files are there all the same"
 
 
 def test_a_summary_that_comes_later_is_seen(root: Path) -> None:
