@@ -8,6 +8,7 @@ import secrets
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
 
 from geokv.dashboard.app import Dashboard, build_app
@@ -53,9 +54,11 @@ async def serve_dashboard(settings: Settings, on_ready: Callable[[Ready], None])
         How many runs there were to end.
 
     Raises:
-        ConfigError: another host than loopback without ``exposed``; a folder that is a run.
+        ConfigError: a host that is no IPv4 address, or another than loopback without ``exposed``;
+            a folder that is a run.
         HostError: the port is taken, or the address is not this machine's.
     """
+    _require_address(settings.host)
     if settings.host != LOOPBACK and not settings.exposed:
         raise ConfigError(
             f"--host {settings.host}: other machines could read every run",
@@ -70,6 +73,15 @@ async def serve_dashboard(settings: Settings, on_ready: Callable[[Ready], None])
         return await _serve(settings, listener, on_ready)
     finally:
         listener.close()
+
+
+def _require_address(host: str) -> None:
+    try:
+        IPv4Address(host)
+    except ValueError:
+        raise ConfigError(
+            f"--host {host}: is no IPv4 address", "write it as 127.0.0.1, or leave --host out"
+        ) from None
 
 
 async def _serve(

@@ -22,6 +22,7 @@ def test_what_cannot_be_served_is_said(geokv: Geokv, tmp_path: Path) -> None:
             ([tmp_path / "run"], 2, "is a run itself"),
             ([tmp_path, "--port", port], 4, f"cannot listen on 127.0.0.1:{port}"),
             ([tmp_path, "--host", "0.0.0.0"], 2, "other machines could read every run"),
+            ([tmp_path, "--host", "banana"], 2, "is no IPv4 address"),
             ([tmp_path, "--host", "192.0.2.1", "--expose"], 4, "cannot listen on 192.0.2.1"),
         ):
             done = geokv("dashboard", *args)
