@@ -34,11 +34,11 @@ def judge_events(timeline: Sequence[Event], seen: Sequence[Recovery]) -> list[Fi
             elif promise == "fetches_lost_at_most":
                 lost = recovery.fetches_lost
                 ok = lost <= limit
-                findings.append(Finding(name, "", ok, f"{lost} fetches {at_most(ok)} {limit}"))
+                findings.append(Finding(name, "", ok, f"{lost} lost {at_most(ok)} {limit}"))
             elif promise == "fetches_lost_at_least":
                 lost = recovery.fetches_lost
                 ok = lost >= limit
-                findings.append(Finding(name, "", ok, f"{lost} fetches {at_least(ok)} {limit}"))
+                findings.append(Finding(name, "", ok, f"{lost} lost {at_least(ok)} {limit}"))
             else:
                 findings.append(_within(name, promise, limit, recovery))
     return findings

@@ -52,6 +52,12 @@ def test_both_languages_have_the_same_words_with_the_same_fields(table: str) -> 
         assert placeholders(text) == placeholders(japanese[name]), name
 
 
+def test_a_promise_reads_well_of_one() -> None:
+    """Its limit is any number, and no word in front of which it stands has a plural."""
+    for text in EN.promises.values():
+        assert not re.search(r"\{limit\} \w+s\b", text), text
+
+
 def test_words_cover_all_there_is_to_say() -> None:
     assert set(EN.faults) == KINDS
     assert set(EN.lines) == {*JUDGED, "fault-fired"}
