@@ -9,6 +9,11 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Machines that others use, too, are slow now and then; no test is about that.
+settings.register_profile("geokv", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("geokv")
 
 # A shell that runs the tests in its background ignores Ctrl-C, nohup ignores a hang-up, and what
 # they start inherits that.
