@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from geokv.errors import ConfigError, RunError
+from geokv.live.follow import is_going_on
 from geokv.report.disk import explained, require_space, saving, write_text
 from geokv.report.outputs import FORMATS, Format, write_outputs
 from geokv.scenario import Scenario
@@ -83,9 +84,10 @@ def read_summary(run_dir: Path) -> dict[str, Any]:
     try:
         summary: dict[str, Any] = json.loads(path.read_bytes())
     except OSError as error:
-        raise RunError(
-            f"{path}: cannot be read ({error.strerror})", "this run did not finish; see its log.txt"
-        ) from None
+        hint = "this run did not finish; see its log.txt"
+        if is_going_on(run_dir):
+            hint = "this run still goes on: wait for its end"
+        raise RunError(f"{path}: cannot be read ({error.strerror})", hint) from None
     except ValueError as error:
         raise RunError(f"{path}: not JSON ({error})") from None
     if not isinstance(summary, dict) or not {"verdict", "cells"} <= summary.keys():

@@ -12,7 +12,7 @@ from handwritten_drill import Drill
 from geokv.cli.compare import compare
 from geokv.cli.export import export
 from geokv.cli.report import Wanted, report
-from geokv.errors import ConfigError
+from geokv.errors import ConfigError, RunError
 from geokv.live import EventLog
 from geokv.report.run_folder import read_summary, write_all
 
@@ -84,3 +84,14 @@ def test_a_file_is_called_one(run_dir: Path) -> None:
     assert str(run_dir) in caught.value.hint
     with pytest.raises(ConfigError, match="no such run folder"):
         _report(run_dir / "nowhere")
+
+
+def test_a_run_without_a_summary_goes_on_or_did_not_finish(run_dir: Path) -> None:
+    events = EventLog(run_dir)
+    with pytest.raises(RunError, match="cannot be read") as caught:
+        read_summary(run_dir)
+    assert "still goes on" in caught.value.hint
+    events.close()
+    with pytest.raises(RunError, match="cannot be read") as caught:
+        read_summary(run_dir)
+    assert "did not finish" in caught.value.hint
