@@ -85,9 +85,11 @@ def _here(pytest: tuple[str, ...], shared: bool) -> int:
     """Two at a time.
 
     Args:
-        shared: keep the tests of a file together, for the VMs and models they share.
+        shared: keep the tests of a file together, for the VMs and models they share, and the
+            files in the order that their suite wants.
     """
-    both = ("-q", "-n", "2", "--dist", "loadfile" if shared else "worksteal")
+    how = ("loadfile", "--no-loadscope-reorder") if shared else ("worksteal",)
+    both = ("-q", "-n", "2", "--dist", *how)
     return subprocess.run([sys.executable, *pytest, *both], cwd=CHECKOUT).returncode
 
 

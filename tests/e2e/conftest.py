@@ -26,6 +26,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+LONG = ("test_shipped_drills", "test_drill_command", "test_tutorials", "test_reference")
+"""Files that take five minutes and more. They begin first, or one worker has the last of them
+for itself while the other has nothing left to do."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
+
+
 @pytest.fixture(scope="session")
 def geokv(tmp_path_factory: pytest.TempPathFactory) -> Geokv:
     """The command, in a working folder of its own."""
