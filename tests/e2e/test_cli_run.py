@@ -169,8 +169,11 @@ def test_wall_clock_runs_small(geokv: Geokv, vm: None) -> None:
     energy = run.summary["energy"]
     assert energy["grade"] in {"cpu", "nvml"}
     assert energy["measured"]["of"] == "geokv-tiny"
-    for arm in energy["measured"]["arms"].values():
-        assert arm["n"] >= 1 and arm["cpu_s"] > 0 and arm["cpu_j"] > 0
+    cells = energy["measured"]["cells"]
+    # One cell, and one that is void has no joules.
+    assert len(cells) == (printed["verdict"] == "pass")
+    for arm in (arm for cell in cells for arm in cell["arms"].values()):
+        assert arm["n"] >= 1 and arm["cpu_s"] > 0 and arm["energy_j"] == arm["cpu_j"] > 0
 
 
 @pytest.fixture(scope="module")
