@@ -151,7 +151,7 @@ async def test_a_recorded_frame_is_refused_in_its_own_connection(world: World) -
     connection = max(range(len(recorded)), key=lambda one: len(recorded[one]))
     session = recorded[connection]
     proxy.inject(connection, session[_start_of_last(session) :])
-    for _ in range(100):
+    for _ in range(1000):
         if a.cache.stats()["transport"]["server"]["causes"].get("corrupt"):
             break
         await asyncio.sleep(0.01)
