@@ -284,6 +284,12 @@ def test_one_percent_of_ninety_nine_is_refused_and_the_slowest_is_named() -> Non
     assert row["slowest"]["request_id"] == "slow" and row["slowest"]["dominates"] == "load"
 
 
+def test_who_got_no_token_is_counted_and_in_no_part() -> None:
+    lost = served("lost", 2, ok=False, ttft_ns=None, spans=None)
+    (row,) = attribution.rows(view([served("r1", prefill=5), served("r2", 1, prefill=7), lost]))
+    assert (row["without_first_token"], row["ttft_ms"]["n"]) == (1, 2)
+
+
 # -- MG7: trace ----------------------------------------------------------------------
 
 
@@ -322,3 +328,11 @@ def test_lines_are_mooncakes_with_one_number_per_beginning() -> None:
     assert first["category"] == "prepare" and "category" not in third
     assert second["warmup"] is True
     assert found[3]["hash_ids"] == first["hash_ids"], "one numbering for the whole file"
+
+
+def test_a_cell_whose_blocks_are_not_all_known_is_no_trace_and_says_so() -> None:
+    whole = [served("r1", 0, **asks("x"))]
+    lacking = [*whole, served("r2", 1, prompt_tokens=256)]
+    assert trace.cell(view(whole))["trace"] == "trace.jsonl"
+    assert trace.cell(view(lacking))["trace"] is None
+    assert [one["request_id"] for one in trace.lines([view(whole), view(lacking)])] == ["r1"]
