@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from geokv.clock import now_ns, wait_until_ns
+from geokv.clock import on_the_beat
 from geokv.coordinator.client import Question, Reply
 from geokv.coordinator.deploy import API_PORT
 from geokv.coordinator.fleet import Fleet
@@ -18,7 +18,6 @@ from geokv.scenario import Scenario
 from geokv.site.record import RequestRecord
 from geokv.site.settings import Tenant
 
-_BEAT_NS = 100_000_000
 _TOLD = (
     "request_id",
     "site",
@@ -89,14 +88,9 @@ class Asker:
         self._ask(cell, arm, repeat, warmup, site, tokens, most)
 
     def on_the_beat(self) -> None:
-        """In virtual time, go on at the next whole tenth of a second.
-
-        Reading the clock costs virtual time (256 ns), so what came before takes some µs more
-        or less: in a first run Python compiles, in a second it does not. The kernel rounds
-        to its own ticks; from a beat on, every run is rounded alike (INV-9).
-        """
+        """In virtual time, go on at the next beat."""
         if self._scenario.clock == "virtual":
-            asyncio.run(wait_until_ns((now_ns() // _BEAT_NS + 1) * _BEAT_NS))
+            asyncio.run(on_the_beat())
 
     def _ask(
         self,

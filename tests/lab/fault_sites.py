@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "cache"))
 
 from cache_sites import SECRET, content, filling, make_layout, make_refs, soon
 
+from geokv import clock
 from geokv.cache import (
     CentralDirectory,
     ChunkLayout,
@@ -30,7 +31,7 @@ from geokv.cache import (
 )
 from geokv.cache.substrate.tcp import SocketOptions
 from geokv.cache.substrate.tcp.keyring import deal
-from geokv.clock import now_ns, wait_until_ns
+from geokv.clock import now_ns
 from geokv.lab.enter import enter_netns
 
 __all__ = ["LARGE", "LAYOUT", "SiteProcess"]
@@ -42,7 +43,6 @@ LAYOUT: ChunkLayout = make_layout()
 # of these does not, and does not fit into a small send buffer either.
 LARGE: ChunkLayout = make_layout(wire_bytes_per_token=16384)
 _ORDER_S = 60.0
-_BEAT_NS = 100_000_000
 
 
 class SiteProcess:
@@ -199,7 +199,7 @@ class _Orders:
                 wrong.append(index)
 
         if on_the_beat:
-            await wait_until_ns((now_ns() // _BEAT_NS + 1) * _BEAT_NS)
+            await clock.on_the_beat()
         started, deadline = now_ns(), soon(seconds)
         plan = await self._cache.lookup(refs, deadline)
         outcome = await self._cache.fetch(plan, deadline, take)

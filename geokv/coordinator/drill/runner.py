@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from geokv.clock import now_ns, wait_until_ns
+from geokv.clock import BEAT_NS, on_the_beat
 from geokv.coordinator.deploy import site_settings, tenants
 from geokv.coordinator.drill.client import StreamClient, run_stream_client
 from geokv.coordinator.drill.cold import ColdAnswer, ColdQuestion, ask_cold, run_cold
@@ -38,7 +38,6 @@ from geokv.scenario import Cell, Scenario
 from geokv.scenario.workload import OpenLoop, Stream
 from geokv.site.settings import SiteSettings
 
-_BEAT_NS = 100_000_000
 _LOOKS = 3
 _WARM_FLOOR_BYTES = 4 * 2**20
 _LONG_S = 60.0
@@ -114,7 +113,7 @@ class DrillRunner:
     async def _drill(self, cell: Cell, stage: Stage, beside: Beside | None) -> None:
         scenario, workload = cell.scenario, cell.scenario.workload
         assert isinstance(workload, OpenLoop), "drills are open loop"
-        await _on_the_beat()
+        await on_the_beat()
         stage.note(
             "drill-begin",
             cell=cell.index,
@@ -130,7 +129,7 @@ class DrillRunner:
                 await stage.ready(site)
             # Work takes no time on this clock, and time does not go on before it is done: who
             # still starts would read the clock, and so push it, between a probe and its echo.
-            await _on_the_beat()
+            await on_the_beat()
             if self._timers is not None:
                 self._timers.since()
             self._check(stage, "before")
@@ -139,7 +138,7 @@ class DrillRunner:
             await self._connect(stage, workload)
             due = await self._due(stage, stream, workload)
             timeline = Timeline(stage, moments, faults_of(stage))
-            start_ns = await _on_the_beat() + _BEAT_NS
+            start_ns = await on_the_beat() + BEAT_NS
             stage.note("stream-begin", requests=len(due), start_ns=start_ns)
             watching, serving = _live(beside, cell, stage, timeline, stream, start_ns)
             async with stage.protection(), watching:
@@ -292,11 +291,3 @@ def _content(settings: SiteSettings) -> tuple[Any, ...]:
         settings.max_tokens,
         settings.dtype,
     )
-
-
-async def _on_the_beat() -> int:
-    """Go on at the next whole tenth of a second, as the kernel's ticks then meet every run
-    alike (INV-9); returns it."""
-    beat_ns = (now_ns() // _BEAT_NS + 1) * _BEAT_NS
-    await wait_until_ns(beat_ns)
-    return beat_ns

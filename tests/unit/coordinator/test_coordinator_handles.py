@@ -71,3 +71,12 @@ def test_secrets_repeat_and_differ_by_purpose_and_seed() -> None:
     }
     assert len(secrets) == 4
     assert tenants(one)[0].api_key != tenants(other)[0].api_key
+
+
+def test_another_wording_or_setting_keeps_the_secrets() -> None:
+    """So keys keep their order, and two set-ups that are compared differ in one thing only."""
+    one = load_scenario("smoke")
+    for change in ("title=Another", "links.a-b.km=70", "cache.substrate.streams=2"):
+        other = load_scenario("smoke", [change])
+        assert other.hash != one.hash
+        assert tenants(other) == tenants(one)
