@@ -23,7 +23,7 @@ from pathlib import Path
 from geokv.errors import GeokvError
 from geokv.paths import CHECKOUT
 from geokv.report.run_folder import write_all
-from geokv.scenario import load_scenario
+from geokv.scenario import hash_as_written, load_scenario
 
 REFERENCE = CHECKOUT / "results" / "reference"
 SCENARIOS = CHECKOUT / "scenarios"
@@ -85,6 +85,8 @@ def _ended(name: str, folder: Path) -> str:
         summary = write_all(folder)
     except GeokvError as error:
         return f"did not come to its end: {error}; see {folder}/log.txt"
+    if hash_as_written(folder / "scenario.yaml") != load_scenario(str(path_of(name))).hash:
+        return f"is there already, of a scenario that was another: remove {folder}"
     expected = "fail" if name in FAIL_ON_PURPOSE else "pass"
     if summary["verdict"] == expected:
         return ""

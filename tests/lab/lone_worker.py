@@ -5,8 +5,10 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 
+from geokv.clock import now_ns
 from geokv.coordinator.deploy import site_settings
 from geokv.scenario import load_scenario
 from geokv.site.history import HistoryFile
@@ -41,3 +43,8 @@ def lone_worker(**deployment: object) -> Iterator[Worker]:
     yield worker
     worker.check_integrity()
     history.close()
+
+
+def say_when(pipe: Connection) -> None:
+    """What a process that a fleet has started reads of the clock first."""
+    pipe.send(now_ns())

@@ -76,7 +76,7 @@ def test_secrets_repeat_and_differ_by_purpose_and_seed() -> None:
 def test_another_wording_or_setting_keeps_the_secrets() -> None:
     """So keys keep their order, and two set-ups that are compared differ in one thing only."""
     one = load_scenario("smoke")
-    for change in ("title=Another", "links.a-b.km=70", "cache.substrate.streams=2"):
+    for change in ("title=Another", "links.a-b.km=71", "cache.substrate.streams=3"):
         other = load_scenario("smoke", [change])
         assert other.hash != one.hash
         assert tenants(other) == tenants(one)
