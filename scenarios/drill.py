@@ -37,7 +37,7 @@ if __name__ == "__main__":
         "at": "1010ms",
         "for": "500ms",
         "with": {"links": ["a-b", "b-c"]},
-        "expect": {"detected_within": "155ms", "first_good_within": "200ms"},
+        "expect": {"detected_within": "175ms", "first_good_within": "200ms"},
     }
     scenario = Scenario("link-cut").with_(name="trench", topology="triangle", timeline=[dig])
     result = run(scenario)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cli import Geokv, Result
-from conftest import REFERENCE
+from conftest import REFERENCE, table_of
 
 from geokv.paths import CHECKOUT
 from geokv.scenario.load import load_scenario
@@ -59,8 +59,7 @@ def test_a_drill_passes_and_its_control_fails(every: Result, out: Path, name: st
 
 @pytest.mark.parametrize("name", DRILLS)
 def test_the_table_of_a_drill(every: Result, out: Path, pinned: None, name: str) -> None:
-    here, there = (folder / "table.csv" for folder in (out / name, REFERENCE / "drills" / name))
-    assert here.read_text().splitlines() == there.read_text().splitlines()
+    assert table_of(out / name) == table_of(REFERENCE / "drills" / name)
 
 
 def test_the_same_seed_is_the_same_drill(geokv: Geokv, every: Result, out: Path) -> None:

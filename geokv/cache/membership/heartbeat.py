@@ -7,8 +7,9 @@ a peer down when ``misses`` beats in a row have had none: at the latest
 
 after the peer, or the way to it in either direction, ceased to be. A peer that is down
 is left alone but for one beat each ``cooldown``; the first answer brings it back.
-Beats are datagrams of their own: no queue of payload holds them up, and no
-retransmission timer that has grown during an outage delays the news of its end.
+Beats are datagrams of their own: no connection's queue holds them up (the line's does,
+and the round trip has it in), and no retransmission timer that has grown during an
+outage delays the news of its end.
 
 A new incarnation of a peer ends everything that was under way with the old one.
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import re
-from pathlib import Path
 
 import pytest
+from references import CHECKOUT, Row, row_of, rows_of
 
 from geokv.measure.break_even import crossing, least_rate_bps
 from geokv.measure.energy.account import account
@@ -16,25 +15,9 @@ from geokv.measure.energy.request import Phases
 from geokv.measure.energy.saving import saving
 from geokv.scenario import load_scenario
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 README = (CHECKOUT / "README.md").read_text(encoding="utf-8")
 WORDS = " ".join(README.split())
 """On one line, so that a sentence can be looked for whole."""
-
-Row = dict[str, str]
-
-
-def rows_of(name: str, **settings: object) -> list[Row]:
-    """Of a reference table, those with these values in these columns."""
-    with (CHECKOUT / "results" / "reference" / name / "table.csv").open(encoding="utf-8") as lines:
-        rows = list(csv.DictReader(lines))
-    return [row for row in rows if all(row[key] == str(settings[key]) for key in settings)]
-
-
-def row_of(name: str, **settings: object) -> Row:
-    """The one of them that there is."""
-    (row,) = rows_of(name, **settings)
-    return row
 
 
 def said(pattern: str) -> list[float]:
