@@ -30,6 +30,7 @@ def table(*columns: str, title: str | None = None, words: int = 1) -> Table:
 
 
 def print_tables(*shown: Table) -> None:
+    """Wide enough for all of their columns where nobody's terminal says how wide it is."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=max(console.width, _WIDTH_COLUMNS))
@@ -38,6 +39,7 @@ def print_tables(*shown: Table) -> None:
 
 
 def facts(profile: GpuProfile) -> Table:
+    """What it is of, and its few single numbers."""
     shown = Table(
         box=None, show_header=False, pad_edge=False, title=profile.name, title_justify="left"
     )
@@ -66,6 +68,7 @@ def facts(profile: GpuProfile) -> Table:
 
 
 def times(profile: GpuProfile) -> Table:
+    """Of a few prefills and steps that a reader can compare with what he knows."""
     shown = table("prefill", "ms", "decode of one step", "ms", title="Times")
     for (new, cached), (batch, context) in zip(_PROMPTS, _BATCHES, strict=True):
         shown.add_row(
@@ -78,6 +81,7 @@ def times(profile: GpuProfile) -> Table:
 
 
 def constants(profile: GpuProfile) -> Table:
+    """What a time is put together from: layers, head, attention."""
     shown = Table(box=box.SIMPLE_HEAD, title="Constants", title_justify="left", pad_edge=False)
     shown.add_column("what", no_wrap=True)
     shown.add_column("values")
@@ -105,6 +109,7 @@ def constants(profile: GpuProfile) -> Table:
 
 
 def errors(profile: GpuProfile) -> Table:
+    """How far it was off where it was compared."""
     own = profile.kind == "fitted"
     title = "Error against measurements" if own else "Error of its efficiencies where measured"
     shown = table("compared", "points", "median", "p95", title=title)
@@ -114,6 +119,7 @@ def errors(profile: GpuProfile) -> Table:
 
 
 def checked(device: str, rows: Sequence[Row]) -> Table:
+    """One device's lines of ``geokv profile check``, each within its bar or not."""
     words, figures = ("phase", "source", "what"), ("points", "median", "p95", "held out", "p95")
     shown = table(*words, *figures, "bar", title=device, words=len(words))
     for row in rows:
