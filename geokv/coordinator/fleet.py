@@ -125,7 +125,8 @@ class ClientHandle:
 
 
 class Fleet:
-    """Starts processes into namespaces; a context manager that ends them all."""
+    """Starts processes into namespaces; a context manager that ends them all, and that is entered
+    outside of any event loop."""
 
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("forkserver")

@@ -102,7 +102,7 @@ async def test_mean_ttft_is_that_of_theory(load):
     assert ttft.mean() == pytest.approx(theory, rel=0.05)
 
 
-async def test_over_http_only_the_request_itself_is_added():
+def test_over_http_only_the_request_itself_is_added():
     settings = settings_of(max_batch_tokens=PROMPT_TOKENS)
     profile = load_profile(settings.stands_for)
     service_ns = round(profile.prefill_s(PROMPT_TOKENS) * NS_PER_S)
@@ -122,19 +122,22 @@ async def test_over_http_only_the_request_itself_is_added():
         )
         replies.append(await ask(http, question))
 
-    limits = httpx.Limits(max_connections=None, keepalive_expiry=None)
+    async def all_of_them(arrive_ns: list[int]) -> None:
+        limits = httpx.Limits(max_connections=None, keepalive_expiry=None)
+        async with (
+            httpx.AsyncClient(trust_env=False, limits=limits) as http,
+            asyncio.TaskGroup() as running,
+        ):
+            for index, at_ns in enumerate(arrive_ns):
+                await wait_until_ns(at_ns)
+                running.create_task(one(http, index))
+
     with Fleet() as fleet:
         fleet.start_site(settings, "/proc/self/ns/net")
         fleet.wait_ready()
         fleet.sites["a"].post("/policy", reuse="none")
         arrive_ns = now_ns() + NS_PER_S + arrivals_ns(0.5, service_ns, count)
-        async with (
-            httpx.AsyncClient(trust_env=False, limits=limits) as http,
-            asyncio.TaskGroup() as running,
-        ):
-            for index, at_ns in enumerate(arrive_ns.tolist()):
-                await wait_until_ns(at_ns)
-                running.create_task(one(http, index))
+        asyncio.run(all_of_them(arrive_ns.tolist()))
         assert fleet.sites["a"].get("/integrity") == {"integrity": "ok"}
     assert [reply.error for reply in replies if reply.error] == []
     replies.sort(key=lambda reply: reply.sent_ns)

@@ -120,18 +120,24 @@ class Play:
 
 
 @pytest.fixture
-async def play(tmp_path):
+def ground(tmp_path):
+    """A lab, and processes: a fleet is waited for outside of any event loop."""
+    with Lab.build(compile_plan(scenario(tmp_path).topology)) as lab, Fleet() as fleet:
+        yield lab, fleet
+
+
+@pytest.fixture
+async def play(tmp_path, ground):
     """Sites of their own for each test, since most tests end or spoil one."""
     control = Path(tempfile.mkdtemp(prefix="geokv-t-", dir="/run"))
     log = DrillLog(tmp_path / "history.jsonl")
     try:
-        with Lab.build(compile_plan(scenario(tmp_path).topology)) as lab, Fleet() as fleet:
-            made = Play(tmp_path, lab, fleet, control, log)
-            await made.begin()
-            yield made
-            for client in made.clients.values():
-                client.stop_listening()
-            await made.stage.aclose()
+        made = Play(tmp_path, *ground, control, log)
+        await made.begin()
+        yield made
+        for client in made.clients.values():
+            client.stop_listening()
+        await made.stage.aclose()
     finally:
         log.close()
         release_disks(control)
