@@ -19,6 +19,10 @@ AGAIN = sorted(
     - {*ELSEWHERE, *TAKEN_FOR_MORE}
 )
 FAILS_ON_PURPOSE = "distance_pagewise"
+UNSTEADY = {"tcp": ("links.a-b.congestion", "bbr")}
+"""Rows with this value in this column are left out. BBR paces by its own clock, and on a line with
+losses a reading of it that one place of the checkout costs, and another does not, is enough for
+other packets to be lost: three places gave three outcomes, each the same again."""
 
 pytestmark = pytest.mark.timeout(2 * ON_A_BUSY_MACHINE_S)
 
@@ -31,7 +35,13 @@ def full_size(geokv: Geokv, vm: None) -> Run:
 def same_table(name: str, run: Run) -> None:
     status = 1 if name == FAILS_ON_PURPOSE else 0
     assert run.done.returncode == status, run.done.stdout + run.done.stderr
-    assert table_of(run.folder) == table_of(REFERENCE / name)
+    here, there = (steady(name, table_of(folder)) for folder in (run.folder, REFERENCE / name))
+    assert here == there
+
+
+def steady(name: str, rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    column, value = UNSTEADY.get(name, ("", ""))
+    return [row for row in rows if not column or row[column] != value]
 
 
 def test_the_table_of_smoke(smoke: Run, pinned: None) -> None:
