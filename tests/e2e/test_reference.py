@@ -22,7 +22,7 @@ FAILS_ON_PURPOSE = "distance_pagewise"
 UNSTEADY = {"tcp": ("links.a-b.congestion", "bbr")}
 """Rows with this value in this column are left out. BBR paces by its own clock, and on a line with
 losses a reading of it that one place of the checkout costs, and another does not, is enough for
-other packets to be lost: three places gave three outcomes, each the same again."""
+other packets to be lost: three places gave three outcomes."""
 
 pytestmark = pytest.mark.timeout(2 * ON_A_BUSY_MACHINE_S)
 
