@@ -82,12 +82,13 @@ def _geokv(*arguments: str) -> None:
 
 
 def _ended(name: str, folder: Path) -> str:
+    asked = load_scenario(str(path_of(name)))
     try:
+        if _set_up(read_back(folder / "scenario.yaml")) != _set_up(asked):
+            return f"is there already, of a scenario that was another: remove {folder}"
         summary = write_all(folder)
     except GeokvError as error:
         return f"did not come to its end: {error}; see {folder}/log.txt"
-    if _set_up(read_back(folder / "scenario.yaml")) != _set_up(load_scenario(str(path_of(name)))):
-        return f"is there already, of a scenario that was another: remove {folder}"
     expected = "fail" if name in FAIL_ON_PURPOSE else "pass"
     if summary["verdict"] == expected:
         return ""

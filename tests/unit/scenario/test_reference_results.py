@@ -9,11 +9,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from references import CHECKOUT, rows_of
 
 from geokv.scenario import load_scenario, read_back
 from geokv.scenario.substrate import LOSSY
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 REFERENCE = CHECKOUT / "results" / "reference"
 
 
@@ -30,11 +30,6 @@ SCRIPT = _script()
 NAMES: list[str] = SCRIPT.names()
 DRILLS = [name for name in NAMES if name.startswith(SCRIPT.DRILLS)]
 MEASURED = [name for name in NAMES if name not in DRILLS]
-
-
-def rows_of(name: str) -> list[dict[str, str]]:
-    with (REFERENCE / name / "table.csv").open(encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -85,6 +80,16 @@ def test_the_hunt_found_nothing_and_its_page_has_its_sums() -> None:
     assert sums[-3:] == [0, 0, 0]
     page = (CHECKOUT / "docs" / "drills.md").read_text(encoding="utf-8")
     assert f"| {' | '.join(f'{one:,}' for one in sums)} |" in page
+
+
+def test_a_kept_run_of_another_scenario_is_not_taken_and_stays_as_it_is(tmp_path: Path) -> None:
+    kept = tmp_path / "scenario.yaml"
+    kept.write_text(load_scenario("smoke", ["title=Another"]).to_yaml(), encoding="utf-8")
+    assert "of a scenario that was another" in SCRIPT._ended("smoke", tmp_path)
+    assert list(tmp_path.iterdir()) == [kept]
+    more_vms = load_scenario("smoke", ["vm.jobs=3"]).to_yaml()
+    kept.write_text(more_vms, encoding="utf-8")
+    assert "did not come to its end" in SCRIPT._ended("smoke", tmp_path)
 
 
 def test_a_changed_digit_is_a_difference(tmp_path: Path) -> None:
